@@ -23,8 +23,8 @@ LAYERS = (
     ("autograd",), ("nn",), ("optim",), ("func",), ("compiler",),
     ("attach", "accelerator", "amp", "cuda", "cpu", "distributed", "fft", "jit", "linalg", "masked", "profiler",
      "signal", "special"),
-    ("interop", "utils", "backends", "comparison", "conformance", "cli", "control_flow", "distributions", "library",
-     "serialization", "testing", "types", "viz"),
+    ("interop", "utils", "backends", "chips", "comparison", "conformance", "cli", "control_flow", "distributions",
+     "library", "serialization", "testing", "types", "viz"),
     ("torch_modules",),
 )  # fmt: skip
 

@@ -96,6 +96,7 @@ if _TYPE_CHECKING:
     from . import accelerator as accelerator
     from . import amp as amp
     from . import backends as backends
+    from . import chips as chips
     from . import compiler as compiler
     from . import conformance as conformance
     from . import cpu as cpu
@@ -141,6 +142,7 @@ if _TYPE_CHECKING:
     from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from .backends import Backend as Backend
     from .backends import Cost as Cost
+    from .chips import target as target
     from .comparison.compare import compare as compare
     from .compile_cache import compile_cache_info as compile_cache_info
     from .compile_cache import disable_compile_cache as disable_compile_cache
@@ -212,6 +214,7 @@ layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.l
 _LATER = {
     "Backend": "backends",
     "Cost": "backends",
+    "target": "chips",
     "compare": "comparison.compare",
     "compile": "compiler",
     "from_jax": "interop.jax",
@@ -272,6 +275,7 @@ _MODULES = (
     "accelerator",
     "amp",
     "backends",
+    "chips",
     "compiler",
     "conformance",
     "cpu",

@@ -1,4 +1,4 @@
-"""python -m xgrad doctor | demo | compare | conform | bench"""
+"""python -m xgrad doctor | demo | compare | chip | conform | bench"""
 
 import sys
 

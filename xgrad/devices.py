@@ -412,18 +412,18 @@ def settled(placement: Any, shape: tuple[int, ...]) -> Any:
     """
     if isinstance(placement, Devices):
         sharding: Any = placement.sharding
-        if sharding is None or _misfit(sharding, shape) is None:
+        if sharding is None or misfit(sharding, shape) is None:
             return sharding
         whole = replicated(sharding)
         return sharding.home.laid(whole) if sharding.__class__ is DeclaredPlace else whole
     if isinstance(placement, Sharding):
-        error = _misfit(placement, shape)
+        error = misfit(placement, shape)
         if error is not None:
             raise PlacementError(error)
     return placement
 
 
-def _misfit(sharding: Sharding, shape: tuple[int, ...]) -> str | None:
+def misfit(sharding: Sharding, shape: tuple[int, ...]) -> str | None:
     """Return why an array of this shape cannot have the sharding; None if it can."""
     sharding = layout_of(sharding)
     if not isinstance(sharding, NamedSharding):

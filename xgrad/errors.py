@@ -19,6 +19,7 @@ __all__ = [
     "OutOfMemoryError",
     "OverlapError",
     "ShapeMismatchError",
+    "TargetError",
     "TracedValueError",
     "VersionError",
 ]
@@ -85,6 +86,10 @@ class PlacementError(builtins.RuntimeError):
 
 class ShapeMismatchError(builtins.RuntimeError):
     """Shapes that do not fit together."""
+
+
+class TargetError(builtins.RuntimeError):
+    """The compiler of a target, a chip that need not be here, is not installed or cannot be used."""
 
 
 class TracedValueError(builtins.RuntimeError):

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from .. import declared
+from ..chips import target as chip
 from ..devices import device, placement_of
 from .active import Active
 from .cost import Cost
@@ -47,6 +48,9 @@ class Backend:
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
     `cost`: an `xgrad.Cost`, for the estimated time of a report.
+    `target`: a chip that is not here, `"tpu:v5e"` or an `xgrad.target`: its own compiler says in a report how long
+    programs take, what they move, and whether they fit, where it is installed (`backend.target.missing`).  `memory` is
+    the chip's unless it is given.  With a topology, `on` has as many devices.
 
     A Backend is a device wherever one goes.  `register()` makes its name a device string; `activate()` is a block in
     which new tensors are made on it.
@@ -72,6 +76,7 @@ class Backend:
     donation: bool = True
     memory: int | None = None
     cost: Cost | None = None
+    target: Any = None
     _runtime: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -107,8 +112,25 @@ class Backend:
         ):
             object.__setattr__(self, name, value)
         on = self._devices()
+        if self.target is not None:
+            self._aim(len(on))
         missing = lacking(self.name, self.without) - given.keys()
         object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without)))
+
+    def _aim(self, devices: int) -> None:
+        """Take a target, and its memory.  Raises `TypeError` and `ValueError` for what cannot be one."""
+        aim = chip(self.target)
+        if aim.axes:
+            raise ValueError(
+                f"Backend '{self.name}': tensors have their own mesh and shardings: give a target without mesh="
+            )
+        if aim.devices != devices:
+            raise ValueError(
+                f"Backend '{self.name}': {aim.name} has {aim.devices} device{'s' * (aim.devices > 1)}, and `on` "
+                f"{devices}: give one of JAX's devices for each"
+            )
+        object.__setattr__(self, "target", aim)
+        object.__setattr__(self, "memory", aim.memory if self.memory is None else self.memory)
 
     def _devices(self) -> tuple[Any, ...]:
         """Return JAX's devices that compute.  Raises `TypeError` and `ValueError` for what cannot be `on`."""
@@ -166,6 +188,8 @@ class Backend:
                 f"Backend '{self.name}': replace() got {', '.join(sorted(unknown))}, but what is declared is "
                 f"{', '.join(names)}"
             )
+        if self.target is not None and "target" in changes and self.memory == self.target.memory:
+            changes = {"memory": None} | changes  # another chip has its own
         return dataclasses.replace(self, **changes)
 
     def register(self) -> "Backend":

@@ -4,16 +4,23 @@ Invariant: nothing is counted while no report is open.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
 class Launch(NamedTuple):
-    """A program that ran: what XLA is asked for its cost."""
+    """A program that ran: what XLA, or the compiler of a target, is asked of it."""
 
     name: str
-    lower: Any  # makes the `jax.stages.Lowered` of its operands' shapes
+    jitted: Any
+    structs: Sequence[Any]  # its operands' shapes and dtypes
     fused: bool  # True for a program of several operators
     spread: bool = False  # True for a program of arrays on several devices
+    donate: tuple[int, ...] = ()  # the operands whose memory a result has
+
+    def lower(self) -> Any:
+        """Return the `jax.stages.Lowered` of its operands' shapes."""
+        return self.jitted.lower(*self.structs)
 
 
 class Fallback(NamedTuple):

@@ -19,8 +19,8 @@ class Memory:
     budget: int | None
     name: str
 
-    def __init__(self, name: str, budget: int | None, devices: tuple[Any, ...]) -> None:
-        self.name, self.budget = name, budget
+    def __init__(self, name: str, budget: int | None, devices: tuple[Any, ...], chip: str = "") -> None:
+        self.name, self.budget, self._chip = name, budget, chip
         self._on: list[int] = [0 for _ in devices]
         self.peak: int = 0
         self._numbers: dict[Any, int] = {device: number for number, device in enumerate(devices)}
@@ -90,7 +90,7 @@ class Memory:
         if self.short_of(size, devices):
             full = max(devices, key=self.on.__getitem__)
             raise OutOfMemoryError(
-                f"{self.name}:{full} out of memory. Tried to allocate {size} bytes for {what}, at {line}: "
+                f"{self.name}:{full}{self._chip} out of memory. Tried to allocate {size} bytes for {what}, at {line}: "
                 f"{self.on[full]} of {self.budget} bytes are in use. Nothing was changed. Delete tensors that are not "
                 "needed any more, take smaller batches or a narrower dtype, or declare more: "
                 "backend.replace(memory=...)"

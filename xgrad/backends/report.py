@@ -1,7 +1,7 @@
 """Report: what a backend did in a block: launches, programs, views, copies, fallbacks, memory, and an estimated time.
 
-The time is a roofline over XLA's own cost analysis of each program, with the numbers of the backend's `Cost`; XLA is
-asked when the estimate is, not while the block runs.
+The time is what the compiler of the backend's target says, or a roofline over XLA's own cost analysis of each program,
+with the numbers of the backend's `Cost`.  Compilers are asked when the estimate is, not while the block runs.
 """
 
 from typing import Any, NamedTuple
@@ -12,13 +12,14 @@ from ..comparison.cost import cost_of
 from ..table import Row, Table, number, seconds, size
 from .cost import Cost
 from .events import Events, Launch
+from .on_target import OnTarget
 
 _MOST = 12  # rows of a list; more are summed up
 
 
 class Estimate(NamedTuple):
     """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link, and the
-    host, which computes in place of the backend.
+    host, which computes in place of the backend.  With a target, `chip` stands for arithmetic and memory.
     """
 
     host: float
@@ -28,6 +29,7 @@ class Estimate(NamedTuple):
     compile: float
     link: float  # bytes, and `latency` for each transfer; two for an operator that the host computes
     fallback: float  # what the host takes to compute such operators
+    chip: float = 0.0  # what programs take, and `compile` what compiling them took, as the target's compiler says
 
     @property
     def total(self) -> float:
@@ -55,6 +57,7 @@ class Report:
         self._runtime = runtime
         self._events = Events()
         self._costs: dict[Any, tuple[float, float]] = {}
+        self._answers: dict[Any, Any] = {}
 
     def __enter__(self) -> "Report":
         runtime = self._runtime
@@ -90,13 +93,36 @@ class Report:
     def estimate(self, cost: Cost | None = None) -> Estimate:
         """Return the time that the block would take with `cost`, by default the backend's.
 
-        Raises `ValueError` if neither is declared.
+        Without `cost` the compiler of the backend's target is asked, if there is one, and the backend's cost has the
+        rest: launches, Python, the link.  Raises `ValueError` if there is neither.
         """
-        cost = self._runtime.backend.cost if cost is None else cost
+        if cost is not None:
+            return self._estimate(cost, None)
+        return self._estimate(self._runtime.backend.cost, self.on_target())
+
+    def _estimate(self, cost: Cost | None, chip: OnTarget | None) -> Estimate:
+        if chip is not None and chip.seconds is not None:
+            rest = Estimate(*[0.0] * 7) if cost is None else self._roofline(cost, {})
+            return rest._replace(compile=chip.compile_seconds, chip=chip.seconds)
         if cost is None:
-            raise ValueError("no cost is declared: report.estimate(xgrad.Cost(...)), or backend.replace(cost=...)")
+            lacks = f" ({chip.target.name}: {chip.missing or 'its compiler estimates no time'})" if chip else ""
+            raise ValueError(
+                f"no cost is declared{lacks}: report.estimate(xgrad.Cost(...)), or backend.replace(cost=...)"
+            )
+        return self._roofline(cost, self._events.launches)
+
+    def on_target(self) -> OnTarget | None:
+        """Return what the compiler of the backend's target says of all programs; None for a backend without a target.
+
+        Asking compiles each program once, for the target, in a process of its own.
+        """
+        target = self._runtime.backend.target
+        return None if target is None else OnTarget(target, self._events, self._answers)
+
+    def _roofline(self, cost: Cost, launches: dict[Any, list[Any]]) -> Estimate:
+        """Return the time with `cost`; arithmetic and memory of these launches."""
         compute = memory = 0.0
-        for key, (launch, count) in self._events.launches.items():
+        for key, (launch, count) in launches.items():
             flops, moved = self._cost(key, launch)
             busy, traffic = flops / cost.flops, moved / cost.bandwidth
             if launch.fused or busy > traffic:
@@ -123,8 +149,11 @@ class Report:
     def temporaries(self) -> int:
         """Return the most bytes that XLA takes for one of the programs beside its operands and results.
 
-        They are not in a backend's `memory`.  Asking compiles each program once more.
+        They are not in a backend's `memory`.  Asking compiles each program once more; the target's compiler is asked,
+        if it is here.
         """
+        if (chip := self.on_target()) is not None and chip.missing is None:
+            return chip.temporary_bytes
         with jax.ensure_compile_time_eval():
             costs = [cost_of(launch.lower().compile()) for launch, _ in self._events.launches.values()]
         return max((cost.temporary_bytes or 0 for cost in costs), default=0)
@@ -147,7 +176,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as numbers, strings, lists and dictionaries."""
-        events = self._events
+        events, chip = self._events, self.on_target()
 
         def told(found: Any) -> dict[str, int]:
             return {"count": found.count, "bytes": found.bytes}
@@ -167,8 +196,16 @@ class Report:
             "fallbacks": [{**key._asdict(), **told(found)} for key, found in events.fallbacks.items()],
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
             "peak memory": events.peak,
-            "estimate": None if self._runtime.backend.cost is None else self.estimate()._asdict(),
+            "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
+            "target": None if chip is None else chip.as_dict(),
         }
+
+    def _known(self, chip: OnTarget | None) -> Estimate | None:
+        """Return the estimate; None if nothing is declared from which it could be made."""
+        try:
+            return self._estimate(self._runtime.backend.cost, chip)
+        except ValueError:
+            return None
 
     def rows(self) -> list[Row]:
         """Return the rows of the table: what, and how much."""
@@ -203,8 +240,9 @@ class Report:
         both("from the host", events.received)
         both("to the host", events.sent)
         row("peak memory", size(events.peak))
-        if self._runtime.backend.cost is not None:
-            estimate = self.estimate()
+        if (chip := self.on_target()) is not None:
+            found += chip.rows(events.peak)
+        if (estimate := self._known(chip)) is not None:
             row("estimated time, each run", seconds(estimate.run))
             for name, value in estimate._asdict().items():
                 if value and name != "compile":
@@ -235,7 +273,7 @@ class Report:
     def plot(self, ax: Any = None) -> Any:
         """Draw the time of a run, without compiling, as bars, into matplotlib axes `ax` or a new figure; returns them.
 
-        Raises `ImportError` without matplotlib, `ValueError` if the backend has no `cost`.
+        Raises `ImportError` without matplotlib, `ValueError` if the backend has no `cost`, and no target's compiler.
         """
         estimate = self.estimate()
         if ax is None:

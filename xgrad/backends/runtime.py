@@ -33,6 +33,7 @@ from ..dtypes import x64_enabled
 from ..errors import BackendError
 from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
+from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
 from ..platforms import STRIDED
@@ -59,7 +60,8 @@ class Runtime:
         self.no_complex: bool = "complex" in backend.without
         self.dtypes: frozenset[Any] | None = dtypes
         self.lazy: bool = backend.execution == "lazy"
-        self.memory: Memory = Memory(backend.name, backend.memory, on)
+        chip = "" if backend.target is None else f" on {backend.target.name}"
+        self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.stale: bool = False  # True while a view is read again because its base was written
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
@@ -150,7 +152,7 @@ class Runtime:
         made, inside = [], [plain(whole)]
         if self.reports:
             self._count(program, (whole, *operands))
-        self._launch(program, [inside[0], *values])
+        self._launch(program, [inside[0], *values], (0,))
         whole.value = None
         try:
             run_writing(writing, made, inside, tuple(values))
@@ -194,8 +196,8 @@ class Runtime:
         if self.reports:
             arrays = [x for x in operands if declared_of(x) is not None]
             size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))
-            run, structs = program.run, jax.tree.map(_struct, values)
-            key, launch = (program, tuple(map(_kind, values))), Launch(program.name, lambda: run.lower(*structs), False)
+            structs = jax.tree.map(_struct, values)
+            key, launch = (program, tuple(map(_kind, values))), Launch(program.name, program.run, structs, False)
             for events in self.reports:
                 events.fallback(Fallback(program.operator or program.name, lack, here()), size)
                 if program.lazy:
@@ -223,7 +225,7 @@ class Runtime:
         """Return True for the reading of a view by a device that has strides: it reads the base in place."""
         return self.backend.strides and program.role == "read"
 
-    def _launch(self, program: Any, values: list[Any]) -> None:
+    def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
         """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
         if self._is_free(program):
             return
@@ -236,11 +238,9 @@ class Runtime:
             self._shapes[program.name] += 1
         if not self.reports or not program.lazy:
             return
-        run = program.run
-        structs = jax.tree.map(_struct, values)
-        launch = Launch(program.name, lambda: run.lower(*structs), False, shard is not None)
+        launch = Launch(program.name, program.run, jax.tree.map(_struct, values), False, shard is not None, donate)
         for events in self.reports:
-            events.launch(key, launch)
+            events.launch((*key, donate), launch)
             if new:
                 first = self._shapes[program.name] == 1
                 why = "for the first time" if first else "for other shapes, dtypes or arguments"
@@ -248,8 +248,10 @@ class Runtime:
 
     def launched(self, fused: Any, reasons: list[str]) -> None:
         """Count a program of a queue that ran, and why it was compiled."""
+        donate = tuple([i + 1 for i in fused.donated])
+        launch = Launch(f"{len(fused.programs)} operations", fused.jitted, [one(), *fused.structs], True, False, donate)
         for events in self.reports:
-            events.launch(fused, Launch(f"{len(fused.programs)} operations", fused.lowered, True))
+            events.launch(fused, launch)
             events.programs += reasons
 
     def settle(self) -> None:

@@ -12,6 +12,7 @@ _COMMANDS = {
     "doctor": "what is installed, which devices JAX sees, and whether a first gradient is right",
     "demo": "train a recurrent classifier that writes its states in place, and compare both tracking paths",
     "compare": "run a function of yours under both tracking paths",
+    "chip": "compile a function or a step for a chip that is not here, and say what its compiler says",
     "conform": "compare a device with the CPU in float64: every operator, views, memory, random numbers, execution",
     "bench": "what xgrad costs, as ratios: against bare jitted kernels, eager jax.numpy and jax.jit",
 }

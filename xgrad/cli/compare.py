@@ -1,6 +1,7 @@
 """Run a function of yours under both tracking paths, and print what is the same and what differs.
 
 With --backends it runs on these instead: FILE.py:a,b names declared backends of a file, "cpu" or "gpu:0" a device.
+With --target the compiler of a chip that is not here says what both paths cost there.
 FILE.py:function names it.  Its inputs are the result of the file's own `inputs()`, if there is one; else random float32
 tensors that require grad: of the shapes that --shapes gives, or one of shape 4,4 for each parameter.
 """
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=at_least(1), default=7, help="runs that are timed (default: 7)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of random inputs (default: 0)")
     parser.add_argument("--backends", action="append", metavar="FILE.py:a,b", help="compare these; may be repeated")
+    parser.add_argument("--target", metavar="CHIP", help="ask this chip's compiler too, such as tpu:v5e")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the comparison into this file")
     rich_table.add_argument(parser)
 
@@ -54,10 +56,18 @@ def run(arguments: argparse.Namespace) -> int:
         needs(parser, "viz", "matplotlib")
     if arguments.plot and arguments.backends:
         parser.error("argument --plot: it draws the two tracking paths, and no --backends")
+    if arguments.target and arguments.backends:
+        parser.error("argument --target: a backend has its own, xgrad.Backend('v5e', target='tpu:v5e')")
+    try:
+        aim = arguments.target and xgrad.target(arguments.target)
+        if aim:
+            aim.require()
+    except (ValueError, xgrad.errors.TargetError) as error:
+        parser.error(str(error))
     backends = backends_of(arguments.backends, parser) if arguments.backends else None
     inputs = inputs_of(module, function, arguments)
     try:
-        comparison = xgrad.compare(function, *inputs, backends=backends, repeats=arguments.repeats)
+        comparison = xgrad.compare(function, *inputs, backends=backends, target=aim, repeats=arguments.repeats)
     except Exception as error:
         notes = " ".join(getattr(error, "__notes__", ()))
         print(f"{arguments.function} failed {notes}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -143,4 +153,4 @@ def inputs_of(module: Any, function: Callable[..., Any], arguments: argparse.Nam
         inspect.signature(function).bind(*chosen)
     except TypeError as error:
         parser.error(f"argument --shapes: {len(chosen)} inputs do not fit {function.__name__}(): {error}")
-    return tuple(xgrad.randn(*shape).requires_grad_() for shape in chosen)
+    return tuple(xgrad.randn(shape).requires_grad_() for shape in chosen)

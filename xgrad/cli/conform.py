@@ -1,9 +1,10 @@
 """Compare a device with the CPU in float64: every operator of the table on its samples (value, gradient, in-place form,
 out=), views and writes along both paths, memory, transfers, random numbers, compiled backward, xgrad.compile and lazy.
 
-Prints operator by dtype: right, wrong by how much, refused.  Exits with 1 if a value is wrong or an operator fails by
-another error than a refusal.  The default selection takes some minutes; --json FILE --resume goes on with a run that
-was interrupted.
+Prints operator by dtype: right, wrong by how much, refused.  With --compile-for the compiler of a chip that is not here
+compiles all of it, and nothing runs: compiles, gathers, slow, refused, ends the compiler.  Exits with 1 if a value is
+wrong, an operator fails by another error than a refusal, or a compiler ends.  The default selection takes some minutes;
+--json FILE --resume goes on with a run that was interrupted.
 """
 
 import argparse
@@ -15,9 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..chips import target
 from ..conformance import run as conform
 from ..conformance.selection import DEFAULT, EVERY, GROUPS
-from .arguments import place
+from .arguments import at_least, place
 from .compare import load
 
 _QUIET = 5.0  # seconds between two lines of progress
@@ -26,6 +28,9 @@ _QUIET = 5.0  # seconds between two lines of progress
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--device", type=place, help="such as cpu, gpu, tpu:1 (default: JAX's default device)")
+    where.add_argument(
+        "--compile-for", metavar="CHIP", help="compile for a chip that is not here, such as tpu:v5e, and run nothing"
+    )
     where.add_argument("--backend", metavar="FILE.py:NAME", help="a backend that the file declares")
     parser.add_argument(
         "--operators", default="", metavar="PATTERN",
@@ -35,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtypes", default="", metavar="LIST", help=f"of {', '.join(EVERY)} (default: {','.join(DEFAULT)})"
     )
     parser.add_argument("--exhaustive", action="store_true", help="all samples of each operator, in all dtypes")
+    parser.add_argument(
+        "--limit", type=at_least(1), default=60, help="seconds of a chip's compiler for each program (default: 60)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results, as they come")
     parser.add_argument("--resume", action="store_true", help="go on with the run that --json FILE has")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that needs no other file")
@@ -54,10 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
         device = load(arguments.backend, parser, "backend")[1]
     rich = not arguments.plain and find_spec("rich") is not None
     try:
+        aim = arguments.compile_for and target(arguments.compile_for, limit=float(arguments.limit))
         with _progress(rich) as progress:
             report = conform(
                 device, arguments.operators or (), _listed(arguments.dtypes), exhaustive=arguments.exhaustive,
-                file=arguments.json, resume=arguments.resume, progress=progress,
+                compile_for=aim, file=arguments.json, resume=arguments.resume, progress=progress,
             )  # fmt: skip
     except (TypeError, ValueError, RuntimeError) as error:  # an operator's own are rows
         parser.error(str(error))

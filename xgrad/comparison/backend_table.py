@@ -153,6 +153,13 @@ class BackendComparison:
         row("copies for want of donation", lambda r: told(r["copies that donation would have saved"]))
         row("on the host", lambda r: number(sum(found["count"] for found in r["fallbacks"])))
         row("peak memory", lambda r: size(r["peak memory"]))
+
+        def chip(label: str, of: Any) -> None:
+            row(label, lambda r: "-" if r["target"] is None or r["target"]["missing"] else of(r["target"]))
+
+        chip("bytes accessed on the chip", lambda t: size(t["bytes accessed"]))
+        chip("temporary memory on the chip", lambda t: size(t["temporary"]))
+        chip("not compiled for the chip", lambda t: number(sum(p["state"] != "compiles" for p in t["programs"])))
         # Apart, for the time here is that of programs which are compiled.
         row(
             "estimated time", lambda r: "-" if r["estimate"] is None else seconds(sum(_running(r["estimate"]).values()))

@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..backends.on_target import answered
+from ..chips import target as chip
 from ..engine.copy_slices import CopySlices
 from ..engine.node import Node
 from ..engine.view_nodes import ChainBackward
@@ -45,6 +47,14 @@ class Comparison(Findings):
         else:
             print(self)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return all but the values, as numbers, strings, lists and dictionaries."""
+        return report.as_dict(self)
+
+    def as_text(self) -> str:
+        """Return the optimized programs of both paths: the CPU's, and the chip's if there is a target."""
+        return report.programs(self)
+
     def _repr_html_(self) -> str:
         return report.html(self)
 
@@ -63,6 +73,7 @@ def compare(
     fn: Callable[..., Any],
     *inputs: Any,
     backends: Any = None,
+    target: Any = None,
     repeats: int = 7,
     programs: bool = True,
     timing: bool = True,
@@ -70,6 +81,8 @@ def compare(
     """Run `fn(*inputs)` and its gradients under both tracking paths, and report what is the same and what differs.
 
     With `backends`, a list of declared backends and of devices, run it on each of them: see `BackendComparison`.
+    With `target`, a chip that is not here (`"tpu:v5e"`, `xgrad.target`), its compiler is asked too: estimated time,
+    cycles, bytes and temporary memory of both paths there stand beside the CPU's, and `as_text()` has all programs.
 
     `fn` returns a tensor or a tuple of tensors.  Each run gets fresh copies of the inputs, so it may write to them;
     beside them it should change nothing, for it runs often, and is traced.  Tensors that require grad are
@@ -78,8 +91,9 @@ def compare(
 
     `repeats`: the number of timed runs of each path.  `programs=False` compiles nothing beside the programs of eager
     runs, `timing=False` times nothing.
-    Raises `TypeError` if `fn` returns something else, `ValueError` for fewer than two backends, and the errors of `fn`,
-    with a note that names the path or the backend.
+    Raises `TypeError` if `fn` returns something else, `ValueError` for fewer than two backends and for `backends`
+    beside `target`, `TargetError` if the target's compiler is not here, and the errors of `fn`, with a note that names
+    the path or the backend.
 
     >>> import xgrad
     >>> def double_a_row(x):
@@ -94,8 +108,13 @@ def compare(
     """
     if repeats < 1:
         raise ValueError(f"compare(): repeats must be at least 1, but got {repeats}")
+    if backends is not None and target is not None:
+        raise ValueError("compare(): each backend has its own target, xgrad.Backend('v5e', target='tpu:v5e')")
     if backends is not None:
         return on_backends(Subject(fn, inputs), backends, repeats if timing else 0)
+    aim = None if target is None else chip(target)
+    if aim is not None:
+        aim.require()
     subject = Subject(fn, inputs)
     paths: dict[str, PathReport] = {}
     chains: dict[str, Counter] = {}
@@ -110,13 +129,13 @@ def compare(
         )
         chains[path] = _programs_of(graph)
     if programs:
-        _compile_views(paths, chains)
-        _compile_whole(subject, paths, repeats if timing else 0)
+        _compile_views(paths, chains, aim)
+        _compile_whole(subject, paths, repeats if timing else 0, aim)
     if timing:
         for path, times in interleaved({path: _timed(subject, path) for path in PATHS}, repeats).items():
             paths[path].eager_seconds = median(times)
     a, b = (paths[path] for path in PATHS)
-    return Comparison(subject.name, paths, differences(subject.differentiated, a, b))
+    return Comparison(subject.name, paths, differences(subject.differentiated, a, b), aim)
 
 
 def _array(tensor: Tensor) -> Any:
@@ -177,8 +196,8 @@ def _programs_of(graph: list[Node]) -> Counter:
     return counts
 
 
-def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter]) -> None:
-    """Compile each view program of both paths on its own, A B A B."""
+def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], aim: Any) -> None:
+    """Compile each view program of both paths on its own, A B A B; and for the target `aim`, if there is one."""
     programs: dict[tuple, Any] = {}
     times: dict[tuple, list[float]] = {}
     start = time.perf_counter()
@@ -187,29 +206,30 @@ def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter]) -> 
             break
         for path in PATHS:
             for role, chain in chains[path]:
-                program, seconds = _compile_view(role, chain)
+                program, seconds = compiled(*_view(role, chain))
                 programs[path, role, chain] = program
                 times.setdefault((path, role, chain), []).append(seconds)
     for path in PATHS:
-        paths[path].programs = [
-            ViewProgram(role, chain, n, cost_of(programs[path, role, chain], median(times[path, role, chain])))
-            for (role, chain), n in chains[path].items()
-        ]
+        for (role, chain), n in chains[path].items():
+            cost = cost_of(programs[path, role, chain], median(times[path, role, chain]))
+            there = None if aim is None else answered(aim, *_view(role, chain))
+            paths[path].programs.append(ViewProgram(role, chain, n, cost, there))
 
 
-def _compile_view(role: str, chain: ViewChain) -> tuple[Any, float]:
+def _view(role: str, chain: ViewChain) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return the program of a view: the function, shapes of its arguments, those that are donated."""
     root = jax.ShapeDtypeStruct(chain.root_shape, chain.root_dtype)
     part = jax.ShapeDtypeStruct(chain.shape, chain.dtype)
     program = chain.program
     if role == "read":
-        return compiled(program.trace_replay, (root, *chain.starts))
+        return program.trace_replay, (root, *chain.starts), ()
     if role == "write":  # as the engine runs it if nothing else refers to the base's gradient: in place
-        return compiled(program.trace_write, (root, part, *chain.starts), donate=(0,))
-    return compiled(program.trace_adjoint, (part, *chain.starts))
+        return program.trace_write, (root, part, *chain.starts), (0,)
+    return program.trace_adjoint, (part, *chain.starts), ()
 
 
-def _compile_whole(subject: Subject, paths: dict[str, PathReport], repeats: int) -> None:
-    """Compile function and gradients as one program for each path, A B A B, and time it."""
+def _compile_whole(subject: Subject, paths: dict[str, PathReport], repeats: int, aim: Any) -> None:
+    """Compile function and gradients as one program for each path, A B A B, and time it; and for the target `aim`."""
     arrays = subject.arrays()
 
     def whole(path: str) -> Callable[..., Any]:
@@ -232,6 +252,9 @@ def _compile_whole(subject: Subject, paths: dict[str, PathReport], repeats: int)
             times[path].append(seconds)
     for path in PATHS:
         paths[path].whole = cost_of(programs[path], median(times[path]))
+        paths[path].hlo = programs[path].as_text()
+        if aim is not None:
+            paths[path].on_chip = answered(aim, whole(path), (subject.key, *arrays))
 
     def once(program: Any) -> float:
         start = time.perf_counter()

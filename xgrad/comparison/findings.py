@@ -2,11 +2,12 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ..views.chain import ViewChain
-from .cost import Cost, together
+from .cost import Cost, cost_of, together
 from .difference import Difference
 
 
@@ -18,6 +19,7 @@ class ViewProgram:
     chain: ViewChain
     nodes: int  # the number of nodes in the graph that run it
     cost: Cost
+    on_chip: Any = None  # the `xgrad.chips.Answer` of the target's compiler, if there is a target
 
     @property
     def steps(self) -> str:
@@ -30,8 +32,9 @@ class ViewProgram:
 class PathReport:
     """The results of one path.  `nodes` counts the names in the graph; `outputs` and `gradients` are NumPy arrays.
 
-    `whole` is the cost of the function and its gradients as one program; None if it cannot be traced, and then
-    `untraceable` says why.  Times are medians, in seconds.
+    `whole` is the cost of the function and its gradients as one program, `hlo` its text; None if it cannot be traced,
+    and then `untraceable` says why.  `on_chip` is the `xgrad.chips.Answer` to the same program of the compiler of a
+    target, if one is named.  Times are medians, in seconds.
     """
 
     name: str
@@ -40,6 +43,8 @@ class PathReport:
     nodes: Counter[str]
     programs: list[ViewProgram] = field(default_factory=list)
     whole: Cost | None = None
+    hlo: str | None = field(default=None, repr=False)
+    on_chip: Any = None
     untraceable: str | None = None
     eager_seconds: float | None = None
     compiled_seconds: float | None = None
@@ -49,6 +54,11 @@ class PathReport:
         """The cost of all view programs together, each as often as nodes run it; compiled once."""
         return together([(p.cost, p.nodes) for p in self.programs])
 
+    @property
+    def views_on_chip(self) -> Cost:
+        """The same on the target's chip."""
+        return together([(cost_of(p.on_chip, p.on_chip.seconds), p.nodes) for p in self.programs])
+
 
 @dataclass
 class Findings:
@@ -57,6 +67,7 @@ class Findings:
     name: str
     paths: dict[str, PathReport]
     differences: list[Difference]
+    target: Any = None
 
     @property
     def equal(self) -> bool:

@@ -95,7 +95,11 @@ def _changes(firsts: dict[str, Any], declared: Any) -> str:
     first, text = firsts.setdefault(declared.name, declared), ""
     for field in dataclasses.fields(declared):
         value = getattr(declared, field.name)
-        if field.compare and value != getattr(first, field.name):
+        if field.name == "memory" and declared.target is not None and value == declared.target.memory:
+            continue
+        value = getattr(value, "name", value)  # of a target
+        before = getattr(first, field.name)
+        if field.compare and value != getattr(before, "name", before):
             several = isinstance(value, (tuple, Mapping))
             text += f", {field.name}={' '.join(value) if several else value}"
     return text

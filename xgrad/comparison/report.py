@@ -4,13 +4,15 @@ The rows are made once; `xgrad/table.py` lays them out.
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from html import escape
 from typing import Any
 
+from ..chips.reading import Reading
 from ..table import Row, Table, number, rich_console, seconds, size
 from ..views.tracking import PATHS
-from .cost import Cost
-from .findings import Findings
+from .cost import Cost, cost_of
+from .findings import Findings, PathReport
 
 _MOST_PROGRAMS = 12  # listed one by one; more are only summed up
 
@@ -63,9 +65,65 @@ def rows(comparison: Findings) -> Iterator[Row]:
         yield from _costs([r.whole for r in reports if r.whole is not None])
         if any(r.compiled_seconds is not None for r in reports):
             yield Row("run time", tuple(seconds(r.compiled_seconds) for r in reports), 1)
+    yield from _on_chip(comparison.target, reports)
     if any(r.eager_seconds is not None for r in reports):
         yield Row("forward and backward, eager")
         yield Row("run time", tuple(seconds(r.eager_seconds) for r in reports), 1)
+
+
+def _on_chip(target: Any, reports: list[PathReport]) -> Iterator[Row]:
+    """Yield the rows of a target: what its compiler says of both paths."""
+    if target is None:
+        return
+    if any(r.programs for r in reports):
+        yield Row(f"programs of views on {target.name}")
+        yield Row("estimated time", tuple(seconds(_time_of_views(r)) for r in reports), 1)
+        yield from _costs([r.views_on_chip for r in reports])
+    answers = [r.on_chip for r in reports]
+    if all(answer is not None for answer in answers):
+        yield Row(f"one program on {target.name}", tuple(answer.state for answer in answers))
+        yield Row("estimated time", tuple(seconds(answer.estimated_seconds) for answer in answers), 1)
+        yield Row("estimated cycles", tuple(number(Reading(answer.hlo).cycles) for answer in answers), 1)
+        yield from _costs([cost_of(answer, answer.seconds) for answer in answers])
+
+
+def _time_of_views(report: PathReport) -> float | None:
+    """Return the estimated time of a path's view programs on the chip, None if the compiler has none."""
+    found = [(p.on_chip.estimated_seconds, p.nodes) for p in report.programs]
+    return None if any(time is None for time, _ in found) else sum(time * n for time, n in found)
+
+
+def as_dict(comparison: Findings) -> dict[str, Any]:
+    """Return all but the values, as numbers, strings, lists and dictionaries."""
+
+    def told(answer: Any) -> dict[str, Any]:
+        found = {"state": answer.state, "said": answer.said, "estimated seconds": answer.estimated_seconds}
+        return found | {"cycles": Reading(answer.hlo).cycles} | asdict(cost_of(answer, answer.seconds))
+
+    def of(r: PathReport) -> dict[str, Any]:
+        views = [p for p in r.programs if p.on_chip is not None]
+        return {
+            "nodes": dict(r.nodes), "views": asdict(r.views), "program": None if r.whole is None else asdict(r.whole),
+            "on the chip": None if r.on_chip is None else told(r.on_chip),
+            "views on the chip": [dict(role=p.role, steps=p.steps, nodes=p.nodes) | told(p.on_chip) for p in views],
+            "eager seconds": r.eager_seconds, "compiled seconds": r.compiled_seconds,
+        }  # fmt: skip
+
+    whole = {
+        "name": comparison.name, "equal": comparison.equal, "within rounding": comparison.within_rounding,
+        "target": comparison.target and comparison.target.name,
+    }  # fmt: skip
+    return whole | {path: of(r) for path, r in comparison.paths.items()}
+
+
+def programs(comparison: Findings) -> str:
+    """Return the optimized programs, each under a heading."""
+    found = []
+    for path, r in comparison.paths.items():
+        found += [f"// {path}, on the CPU", r.hlo or r.untraceable or "not compiled"]
+        if r.on_chip is not None:
+            found += [f"// {path}, on {comparison.target.name}", r.on_chip.hlo or r.on_chip.said]
+    return "\n".join(found)
 
 
 def notes(comparison: Findings) -> list[str]:
@@ -76,6 +134,9 @@ def notes(comparison: Findings) -> list[str]:
         for p in programs if len(programs) <= _MOST_PROGRAMS else ():
             shapes = f"{list(p.chain.root_shape)} -> {list(p.chain.shape)}"
             cost = f"{number(p.cost.operations)} operations, {size(p.cost.bytes_accessed)}"
+            if (chip := p.on_chip) is not None:
+                there = size(chip.bytes_accessed) if chip.state == "compiles" else chip.state
+                cost += f"; {comparison.target.name}: {there}"
             lines.append(f"{path:<9} {p.role:<8} {shapes}  {p.steps}  x{p.nodes}  ({cost})")
     untraceable = comparison.paths[PATHS[0]].untraceable
     if untraceable is not None:
@@ -146,6 +207,13 @@ def bars(comparison: Findings) -> list[tuple[str, list[float], list[str]]]:
         ("one program:\ncompile time", [c and c.compile_seconds for c in wholes], seconds),
         ("one program:\nrun time", [r.compiled_seconds for r in reports], seconds),
         ("eager:\nrun time", [r.eager_seconds for r in reports], seconds),
+    ]
+    chips = [r.on_chip for r in reports]
+    where = comparison.target and comparison.target.name
+    candidates += [
+        (f"{where}:\nestimated time", [c and c.estimated_seconds for c in chips], seconds),
+        (f"{where}:\nbytes accessed", [c and c.bytes_accessed for c in chips], size),
+        (f"{where}:\ntemporary memory", [c and c.memory.get("temp") for c in chips], size),
     ]
     return [
         (label, [float(v) for v in amounts], [show(v) for v in amounts])

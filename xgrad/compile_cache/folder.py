@@ -82,11 +82,17 @@ def disable_compile_cache() -> None:
 
 def compile_cache_info() -> CacheInfo | None:
     """Return the folder that is used, and its size; None while there is none."""
-    folder = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - made at run time
-    if not folder:
+    folder = used_folder()
+    if folder is None:
         return None
-    files = _programs(Path(folder))
-    return CacheInfo(Path(folder), len(files), sum(size for _, size, _ in files))
+    files = _programs(folder)
+    return CacheInfo(folder, len(files), sum(size for _, size, _ in files))
+
+
+def used_folder() -> Path | None:
+    """Return the folder that is used; None while there is none."""
+    folder = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    return Path(folder) if folder else None
 
 
 def enable_as_asked() -> None:

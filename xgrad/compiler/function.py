@@ -1,6 +1,10 @@
-"""CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why."""
+"""CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why.
+
+More than 450 lines: what `xgrad.compile` takes and promises is told in one place.
+"""
 
 import functools
+import importlib
 import sys
 import threading
 import time
@@ -209,17 +213,17 @@ class CompiledFunction:
             if made is None:
                 _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
                 return None
-            entry, kept = made
+            entry, around = made
             found = entry.match.find(leaves)
             if found is not None:
-                for put, holder, key, value in kept:
+                for put, holder, key, value in around.kept:
                     put(holder, key, value)
                 return entry, *found, leaves
             changed = entry.match.why(leaves)
         raise RuntimeError(f"xgrad.compile: what {self.name()} depends on changes while it is traced: {changed}")
 
-    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> tuple[Entry, list] | None:
-        """Trace a new entry.  With it come the values that libraries cached during the trace."""
+    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> tuple[Entry, Any] | None:
+        """Trace a new entry.  With it come the surroundings of the trace."""
         reason = self._reason(args, kwargs, leaves, tree, now)
         start = time.perf_counter()
         made = traced(self._function, args, kwargs, leaves, tree, now, *self._given[:2], self._out)
@@ -286,6 +290,15 @@ class CompiledFunction:
         """Return the program for these arguments as a `jax.stages.Lowered`.  Nothing is run."""
         entry, _, arrays, leaves = self._found(args, kwargs)
         return entry.lower(arrays, leaves)
+
+    def compiled_for(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Compile the program for these arguments for a chip that need not be here, and return a report.
+
+        `target`: such as `"tpu:v5e"`, or what `xgrad.target` returns; see there, and `compile` of the result.  Nothing
+        is run or changed.
+        """
+        chips = importlib.import_module("xgrad.chips")  # at the call: few ask for it, and it imports this package
+        return chips.target(target).compile(self, *args, **kwargs)
 
     def _compiled(self, args: tuple, kwargs: dict) -> Any:
         entry, _, arrays, leaves = self._found(args, kwargs)

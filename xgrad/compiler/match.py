@@ -118,6 +118,16 @@ class Match:
                 return False
         return len(set(map(id, tensors))) == len(tensors)
 
+    def tensors(self, leaves: list[Any]) -> list[Any]:
+        """Return the tensors of a call that was traced just now, without their arrays; None for one that has gone."""
+        found, tensors = self._found(leaves), []
+        for kind, which in (expected.source for expected in self.expected):
+            if kind == "found":
+                tensors.append(None if found is None else found[which])
+            else:
+                tensors.append(_fetch(kind, which, tensors) if kind == "held" or tensors[which] is not None else None)
+        return tensors
+
     def why(self, leaves: list[Any]) -> str:
         """Return in words why a call does not fit."""
         found: list[Any] = []

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 
 from ..config import state
-from ..execution.pending import declared_of, quietly
+from ..execution.pending import Pending, declared_of, quietly
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer
@@ -43,8 +44,9 @@ class Root:
     owner: Any
 
     def __init__(self, number: int, owner: Any, array: Any) -> None:
-        self.number, self.owner, self.array, self.aval = number, owner, array, array.aval
-        self.tracer: Any = input_p.bind(aval=array.aval, number=number)
+        self.number, self.owner, self.array = number, owner, array
+        self.aval = array.aval if array.__class__ is not Pending else ShapedArray(array.shape, array.dtype)
+        self.tracer: Any = input_p.bind(aval=self.aval, number=number)
 
 
 class Trace(Overlay):

@@ -58,11 +58,11 @@ def traced(
     donate: bool,
     options: dict[Any, Any] | None,
     out: Shardings | None = None,
-) -> tuple[Entry, list[Any]] | None:
+) -> tuple[Entry, Surroundings] | None:
     """Trace a call; return None if it uses values of another trace, and must run uncompiled.
 
-    With the entry come the values that libraries cached meanwhile, (put, object, key, value): the caller puts them in
-    place once the entry matches the call.
+    With the entry come its surroundings: `kept` are the values that libraries cached meanwhile, (put, object, key,
+    value), which the caller puts in place once the entry matches the call; `disown()` takes back new state.
 
     Raises `TracedValueError` where the function reads a value, `NotImplementedError` for what a program cannot repeat.
     """
@@ -122,7 +122,7 @@ class _Tracing:
 
     def entry(
         self, args: tuple[Any, ...], kwargs: dict[Any, Any], donate: bool, options: dict[Any, Any] | None
-    ) -> tuple[Entry, list[Any]]:
+    ) -> tuple[Entry, Surroundings]:
         self.args, self.kwargs = args, kwargs
         self.around.given(nodes_of((args, kwargs)))
         try:
@@ -179,7 +179,7 @@ class _Tracing:
         )
         for container in self.around.containers:
             container.forget()
-        return (SteppingEntry if found.steps else Entry)(found, donate, options), self.around.kept
+        return (SteppingEntry if found.steps else Entry)(found, donate, options), self.around
 
     # ------------------------------------------------------------ the run
 

@@ -6,6 +6,7 @@
     cases.py          an operator with one sample in one dtype; drawn.py: the numbers; gauges.py: what has no one value
     reference.py      the function and its derivative by JAX, on the CPU, in float64; measure.py: the difference
     execution.py      one program for all checks of a cell, or each check by itself
+    on_chip.py        what the compiler of a chip that is not here says, in place of values
     operators.py, views.py, memory.py, transfers.py, random_numbers.py, modes.py: the checks
     records.py        check, cell, row; results.py: all rows; state_file.py: the JSON of a run
     report.py         as people read it: table.py, page.py

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..backends import Backend
 from ..declared import DeclaredPlace
 from ..devices import device as device_of
 from ..errors import DtypeDisabledError
@@ -25,15 +26,22 @@ _UNIMPLEMENTED = ("unimplemented", "not implemented", "not supported", "unsuppor
 
 
 class Place:
-    """The device that is checked: any value that `device=` takes."""
+    """The device that is checked: any value that `device=` takes; or a chip that is not here, a `target`.
 
-    def __init__(self, device: Any = None) -> None:
-        self.given = "xla" if device is None else device
+    Then tensors are on a declared backend, whose computing the CPU does, and the chip's compiler is asked.
+    """
+
+    def __init__(self, device: Any = None, target: Any = None) -> None:
+        self.target = target
+        given = device if target is None else Backend("target", target=target)
+        self.given: Any = "xla" if given is None else given
         where = device_of(self.given)
-        self.name: Any = str(where)
+        self.name: Any = str(where) if target is None else target.name
         self.jax_device: Any = where.placement if isinstance(where.placement, jax.Device) else None
         # Of a declared backend, its declaration: one that is declared otherwise is another device.
         self.kind: str = repr(self.given) if self.jax_device is None else self.jax_device.device_kind
+        if target is not None:
+            self.kind = f"compiled by {target.compiler}"
 
     @property
     def declared(self) -> bool:
@@ -56,15 +64,20 @@ def values(tensors: list[Tensor]) -> list[np.ndarray]:
 
 def together(place: Place, tasks: list[tuple[Task, list[np.ndarray]]]) -> list[dict[str, list[np.ndarray]]]:
     """Run tasks as one program of the device; each has its own arrays."""
+    operands = jax.device_put([arrays for _, arrays in tasks], place.jax_device)
+    return jax.device_get(jax.jit(one_program([task for task, _ in tasks]))(operands))
+
+
+def one_program(tasks: list[Task]) -> Callable[..., Any]:
+    """Return tasks as one function of lists of arrays, one for each."""
 
     def program(operands: list[list[Any]]) -> list[dict[str, list[Any]]]:
         return [
             {name: read(found) for name, found in task([from_array(a) for a in arrays]).items()}
-            for (task, _), arrays in zip(tasks, operands, strict=True)
+            for task, arrays in zip(tasks, operands, strict=True)
         ]
 
-    operands = jax.device_put([arrays for _, arrays in tasks], place.jax_device)
-    return jax.device_get(jax.jit(program)(operands))
+    return program
 
 
 def alone(place: Place, task: Task, arrays: list[np.ndarray]) -> dict[str, list[np.ndarray]]:

@@ -15,6 +15,7 @@ from ..tensor import from_array
 from .cases import Case, fits, hermitian, like, read, samples_of
 from .execution import Place, alone, refusal, together
 from .measure import compare
+from .on_chip import compiled
 from .operators import (
     FORWARD,
     GRADIENT,
@@ -76,6 +77,8 @@ class OperatorRow:
                 break
         if not cases:
             return Cell(merged(failures)) if failures else None
+        if self.place.target is not None:
+            return self._compiled(cases, results, failures)
         try:
             expected = self.reference.values(cases)
         except Exception as error:
@@ -90,6 +93,22 @@ class OperatorRow:
             checks += [_compared(case, name, arrays, values) for name, arrays in found.items()]
         return Cell(merged(checks))
 
+    def _compiled(self, cases: list[Case], results: list[Any], failures: list[Check]) -> Cell:
+        """Return the cell of the chip that is not here."""
+        tasks = [
+            (_NAMES[check], *_bound(case, check))
+            for case, shapes in zip(cases, results, strict=True)
+            for check in dict.fromkeys([forward, *checks_of(case, shapes, case is cases[0])])
+        ]
+        if self.op.jit:
+            return Cell(merged([*failures, *compiled(self.place, tasks)]))
+        for name, task, arrays in tasks:  # its programs are those of the place's report
+            try:
+                alone(self.place, task, arrays)
+            except Exception as error:
+                failures.append(refusal(name, error))
+        return Cell(merged(failures))
+
     def _shapes(self, case: Case) -> list[Any]:
         """Return the results' shapes and dtypes, as JAX traces the call."""
         if not self.op.jit:
@@ -100,10 +119,7 @@ class OperatorRow:
 
     def _run(self, tasks: list, failures: list[Check]) -> list[tuple[Case, dict[str, list[np.ndarray]], Found]]:
         """Return (case, what the check found, the reference), and add those that raised to `failures`."""
-        bound = [
-            (partial(check, case), [*case.arrays, *(case.cotangents if check is gradient else ())])
-            for case, check, _ in tasks
-        ]
+        bound = [_bound(case, check) for case, check, _ in tasks]
         if self.op.jit and not self.place.declared:
             try:
                 found = together(self.place, bound)
@@ -121,6 +137,11 @@ class OperatorRow:
             except Exception as error:
                 failures.append(refusal(name, error))
         return done
+
+
+def _bound(case: Case, check: Any) -> tuple[Any, list[np.ndarray]]:
+    """Return a check as a function of tensors, and its arrays."""
+    return partial(check, case), [*case.arrays, *(case.cotangents if check is gradient else ())]
 
 
 def _compared(case: Case, name: str, ours: list[np.ndarray], expected: Found) -> Check:

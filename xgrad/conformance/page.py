@@ -3,7 +3,7 @@
 from html import escape
 
 from . import table
-from .records import STATES, Check
+from .records import Check
 from .results import Results
 
 _STYLE = """
@@ -16,6 +16,8 @@ _STYLE = """
 .conform th.group { padding-top: 1em; }
 .conform .right { color: var(--right); } .conform .refused { color: var(--refused); }
 .conform .failed { color: var(--failed); font-weight: 600; } .conform .wrong { color: var(--wrong); font-weight: 600; }
+.conform .compiles { color: var(--right); } .conform .gathers, .conform .slow { color: var(--refused); }
+.conform .ends { color: var(--wrong); font-weight: 600; }
 .conform .reasons td { text-align: left; vertical-align: top; }
 @media (prefers-color-scheme: dark) { .conform { --line: #30363d; --right: #3fb950; --refused: #d29922;
   --failed: #a371f7; --wrong: #f85149; } }
@@ -70,7 +72,7 @@ def _told(check: Check) -> str:
 def whole(report: Results) -> str:
     """Return a page that needs no other file."""
     title = escape(f"xgrad on {report.facts['device']}")
-    counts = ", ".join(f"{report.counts[state]} {state}" for state in STATES)
+    counts = ", ".join(f"{report.counts[state]} {state}" for state in report.states)
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
         f"<meta name='viewport' content='width=device-width'><meta name='description' content='{counts}'>"

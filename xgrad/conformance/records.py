@@ -11,12 +11,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 RIGHT, REFUSED, FAILED, WRONG = "right", "refused", "failed", "wrong"
-STATES = (RIGHT, REFUSED, FAILED, WRONG)  # a cell has the last of its checks' states in this order
+STATES = (RIGHT, REFUSED, FAILED, WRONG)
+# Of programs that are compiled for a chip that is not here, and do not run.
+COMPILES, GATHERS, SLOW, ENDS = "compiles", "gathers", "slow", "ends the compiler"
+COMPILED = (COMPILES, GATHERS, SLOW, REFUSED, ENDS, FAILED)
+_ORDER = (RIGHT, *COMPILED, WRONG)  # a cell has the last of its checks' states in this order
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check found this: a state; the largest error, in roundings of the dtype; and why, if it is not right."""
+    """One check found this: a state; the largest error, in roundings of the dtype; and why, if it is not right.
+
+    Of a program that was compiled for a chip that is not here, `why` has its bytes and seconds too.
+    """
 
     name: str
     state: str = RIGHT
@@ -34,7 +41,7 @@ class Cell:
     @property
     def state(self) -> str:
         """The worst of the checks' states."""
-        return max((c.state for c in self.checks), key=STATES.index, default=RIGHT)
+        return max((c.state for c in self.checks), key=_ORDER.index, default=RIGHT)
 
     @property
     def error(self) -> float | None:
@@ -104,4 +111,4 @@ def merged(checks: list[Check]) -> tuple[Check, ...]:
 
 
 def _badness(check: Check) -> tuple[int, float]:
-    return STATES.index(check.state), -1.0 if check.error is None else check.error
+    return _ORDER.index(check.state), -1.0 if check.error is None else check.error

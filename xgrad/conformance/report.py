@@ -3,7 +3,6 @@
 from typing import Any
 
 from . import page, table
-from .records import STATES
 from .results import Results
 
 FORMAT = 1
@@ -16,7 +15,8 @@ class Report(Results):
         """Return all of it as JSON has it."""
         return {
             "format": FORMAT, **self.facts, "complete": self.complete,
-            "summary": {state: self.counts[state] for state in STATES}, "rows": [row.as_dict() for row in self.rows],
+            "summary": {state: self.counts[state] for state in self.states},
+            "rows": [row.as_dict() for row in self.rows],
         }  # fmt: skip
 
     def __str__(self) -> str:

@@ -11,16 +11,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..chips import target
 from ..config import narrowing_refused
 from ..limits import x64_for_now
 from .cases import cpu
 from .execution import Place, refusal
+from .on_chip import launched
 from .operator_rows import needs_x64
 from .records import FAILED, Cell, Check, Row
 from .report import Report
 from .selection import Job, chosen, dtypes_of, jobs
 from .state_file import StateFile
 
+LIMIT = 60.0  # seconds for a chip's compiler, for each program
 Progress = Callable[[int, int, str], None]
 
 
@@ -30,6 +33,7 @@ def run(
     dtypes: Sequence[Any] | None = None,
     *,
     exhaustive: bool = False,
+    compile_for: Any = None,
     file: Any = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -41,11 +45,15 @@ def run(
     bfloat16, int32, bool and complex64.  Each operator is checked in float32 on all its samples, in the others on the
     first that fits; `exhaustive`: on all samples, and by default in all dtypes.
 
+    `compile_for`: a chip that is not here, `"tpu:v5e"` or an `xgrad.target`: its own compiler compiles all of it, and
+    nothing runs there, so no values are compared.  A cell says "compiles", "gathers" (element by element, or bytes far
+    beyond those of arguments and results), "slow", "refused" or "ends the compiler".
+
     `file`: JSON, written after each row; with `resume`, rows that it has are not made again.  `progress` is called with
     (rows made, rows in all, the next row's name).
 
-    Raises `ValueError` for a pattern that matches nothing, an unknown dtype, and a file of another run; `RuntimeError`
-    if JAX does not see the CPU.
+    Raises `ValueError` for a pattern that matches nothing, an unknown dtype, a device beside `compile_for`, and a file
+    of another run; `RuntimeError` if JAX does not see the CPU, `TargetError` if the chip's compiler is not here.
 
     >>> import xgrad
     >>> report = xgrad.conformance.run("cpu", operators="tanh", dtypes=["float32"])
@@ -53,7 +61,12 @@ def run(
     (True, ['forward', 'gradient', 'in place', 'out='])
     """
     cpu()
-    place = Place(device)
+    if device is not None and compile_for is not None:
+        raise ValueError("conformance.run(): compile_for is a chip that is not here: give no device")
+    aim = None if compile_for is None else target(compile_for, limit=LIMIT)
+    if aim is not None:
+        aim.require()
+    place = Place(device, aim)
     patterns = [p.strip() for p in operators.split(",")] if isinstance(operators, str) else list(operators)
     rows, columns = chosen(patterns), dtypes_of(dtypes, exhaustive)
     state = StateFile(None if file is None else Path(file), _facts(place, patterns, columns, exhaustive))
@@ -86,7 +99,8 @@ def _row(job: Job, columns: Sequence[np.dtype], state: StateFile, device: Place)
         state.write(running=place)
         with ExitStack() as settings:
             # An accelerator may multiply float32 in fewer bits unless it is asked not to.
-            settings.enter_context(jax.default_matmul_precision("highest"))
+            highest = device.target is None  # else programs are those of users
+            settings.enter_context(jax.default_matmul_precision("highest") if highest else nullcontext())
             settings.enter_context(x64_for_now() if needs_x64(dtype) else nullcontext())
             settings.enter_context(narrowing_refused())  # an operator that asks for 64 bits is checked in them
             with device.report() as report:
@@ -94,6 +108,8 @@ def _row(job: Job, columns: Sequence[np.dtype], state: StateFile, device: Place)
                     cell = job.cell(dtype)
                 except Exception as error:
                     cell = Cell((refusal(job.name, error),))
+            if device.target is not None:
+                cell = launched(cell, report)
         if cell is not None:
             cells[dtype.name] = replace(cell, host=report is not None and report.fallen > 0)
     return Row(job.group, job.name, cells, time.perf_counter() - start)
@@ -109,4 +125,5 @@ def _facts(place: Place, patterns: list[str], columns: Sequence[np.dtype], exhau
     return {
         "device": place.name, "kind": place.kind, "xgrad": sys.modules["xgrad"].__version__, "jax": jax.__version__,
         "operators": patterns, "dtypes": names, "exhaustive": exhaustive, "samples": ", ".join(filter(None, parts)),
+        **({} if place.target is None else {"compiled for": place.target.name}),
     }  # fmt: skip

@@ -17,8 +17,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .records import STATES, Row
+from .records import Row
 from .report import FORMAT, Report
+from .results import states_of
 
 Place = tuple[str, str, str]  # group, row, dtype
 
@@ -45,11 +46,11 @@ class StateFile:
             return
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            before = {name: found[name] for name in ("format", *self.facts)}
+            before = {name: found.get(name) for name in ("format", "compiled for", *self.facts)}
             rows = [Row.of_dict(row) for row in found["rows"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{self.path} is no file of xgrad's conformance: {error!r}") from error
-        for name, value in {"format": FORMAT, **json.loads(json.dumps(self.facts))}.items():
+        for name, value in {"format": FORMAT, "compiled for": None, **json.loads(json.dumps(self.facts))}.items():
             if before[name] != value:
                 raise ValueError(
                     f"{self.path} cannot be resumed: its {name} is {before[name]!r}, and now it is {value!r}"
@@ -72,7 +73,7 @@ class StateFile:
             return
         state = {
             "format": FORMAT, **self.facts, "complete": complete, "running": running, "ended": self.ended,
-            "summary": {state: self._counts[state] for state in STATES},
+            "summary": {state: self._counts[state] for state in states_of(self.facts)},
         }  # fmt: skip
         body = ",\n".join(self._lines)
         text = json.dumps(state, indent=1, ensure_ascii=False)[:-2] + f',\n "rows": [\n{body}\n ]\n}}\n'

@@ -4,10 +4,14 @@ from collections.abc import Iterator
 
 from ..table import Row, Table, rich_console
 from .measure import TOLERANCE
-from .records import FAILED, REFUSED, RIGHT, STATES, WRONG, Cell
+from .on_chip import LONG
+from .records import COMPILES, ENDS, FAILED, GATHERS, REFUSED, RIGHT, SLOW, WRONG, Cell
 from .results import Results
 
-STYLES = {RIGHT: "green", REFUSED: "yellow", FAILED: "bold magenta", WRONG: "bold red"}
+STYLES = {
+    RIGHT: "green", REFUSED: "yellow", FAILED: "bold magenta", WRONG: "bold red",
+    COMPILES: "green", GATHERS: "yellow", SLOW: "yellow", ENDS: "bold red",
+}  # fmt: skip
 ABSENT = "·"
 
 
@@ -21,7 +25,8 @@ def shown(cell: Cell | None) -> str:
     if cell is None:
         return ABSENT
     error = "" if cell.error is None else f" {roundings(cell.error)}"
-    text = {RIGHT: f"ok{error}", WRONG: f"WRONG{error}", REFUSED: "refused", FAILED: "FAILED"}[cell.state]
+    loud = {RIGHT: f"ok{error}", WRONG: f"WRONG{error}", FAILED: "FAILED", COMPILES: "ok", ENDS: "ENDS"}
+    text = loud.get(cell.state, cell.state)
     return f"{text} host" if cell.host else text
 
 
@@ -39,12 +44,18 @@ def head(report: Results) -> list[str]:
     facts = report.facts
     return [
         f"xgrad {facts['xgrad']} on {facts['device']} ({facts['kind']}), jax {facts['jax']}",
-        f"against the CPU in float64; {facts['samples']}",
+        f"{'compiled, not run' if 'compiled for' in facts else 'against the CPU in float64'}; {facts['samples']}",
     ]
 
 
 def legend(report: Results) -> str:
     """Return the line that explains the cells."""
+    if "compiled for" in report.facts:
+        return (
+            "ok: compiles; gathers: element by element, or far more bytes than those of arguments and results; "
+            f"slow: over {LONG:g} s to compile; refused: by the compiler, or by xgrad in words; ENDS: the compiler's "
+            f"process ends; FAILED: an error of xgrad's; {ABSENT}: not taken in this dtype, or no program"
+        )
     allowed = ", ".join(f"{TOLERANCE[d]:.0f} in {d}" for d in report.facts["dtypes"] if d in TOLERANCE)
     return (
         "ok, WRONG: with the largest error, in roundings of the dtype" + (f" (allowed: {allowed})" if allowed else "")
@@ -55,7 +66,7 @@ def legend(report: Results) -> str:
 
 def reasons(report: Results) -> Iterator[tuple[str, str, str, str]]:
     """Yield (state, row, dtypes, why) of what is not right, the worst first; equal reasons of a row are one."""
-    for state in reversed(STATES[1:]):
+    for state in reversed(report.states[1:]):
         for row in report.rows:
             told: dict[str, list[str]] = {}
             for dtype, cell in row.cells.items():

@@ -21,6 +21,7 @@ from ..views.tracking import PATHS, tracking
 from .cases import like
 from .execution import Place, alone, refusal, together
 from .measure import compare
+from .on_chip import compiled
 from .records import Cell, Check, merged
 
 View = Callable[[Any], Any]
@@ -150,6 +151,8 @@ def cell(name: str, dtype: np.dtype, place: Place) -> Cell | None:
         for path in PATHS
         for check, arrays in operands.items()
     ]
+    if place.target is not None:
+        return Cell(merged(compiled(place, [(label, task, arrays) for task, arrays, label in tasks])))
     compared: list[Check] = []
     try:
         if place.declared:

@@ -1,6 +1,7 @@
 """lazy, sync: the switch of lazy execution, and its metrics."""
 
 import functools
+import importlib
 import inspect
 import os
 import sys
@@ -119,6 +120,15 @@ class lazy(Generated):
         if fused is None:
             raise RuntimeError("lazy.as_text(): no lazy program has run yet")
         return fused.lowered().as_text() if dialect == "stablehlo" else fused.lowered().compile().as_text()
+
+    @staticmethod
+    def compiled_for(target: Any) -> Any:
+        """Compile the program that was run last for a chip that need not be here, and return a report.
+
+        `target`: such as `"tpu:v5e"`, or what `xgrad.target` returns.  Raises `RuntimeError` if none has run.
+        """
+        chips = importlib.import_module("xgrad.chips")  # at the call: few ask for it, and it imports this package
+        return chips.target(target).compile(lazy)
 
 
 def sync() -> None:

@@ -251,11 +251,21 @@ def waits(array: Any) -> bool:
     return array.__class__ is Pending and array.value is None
 
 
+def only_shape(array: Any) -> bool:
+    """Return True for a Pending that has a shape and will never have a value (shapes_only.py)."""
+    return array.__class__ is Pending and array.queue is not None and array.queue.only_shapes
+
+
 def quietly(array: Any) -> Any:
-    """Return the array behind a Pending, or a tuple of such, for a program of ours that runs now."""
+    """Return the array behind a Pending, or a tuple of such, for a program of ours that runs now.
+
+    One that has a shape alone stays, and JAX raises its error; a trace needs no more than the shape.
+    """
     if array.__class__ is tuple:
         return tuple([quietly(part) for part in array])
     if array.__class__ is Pending:
+        if only_shape(array):
+            return array
         with jax.ensure_compile_time_eval():  # within a trace, too, it is a value
             return array.evaluated("a program that runs at once" if state.trace is None else "a trace")
     return array

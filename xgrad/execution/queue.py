@@ -66,6 +66,7 @@ class Queue:
         self.known: dict[int, Any] = {}  # code, aval and place of an input by its identity
         self.writes: list[tuple[Any, ...]] = []  # what in-place writes replaced (replaced.py)
         self.thread: int = threading.get_ident()
+        self.only_shapes: bool = False  # True if nothing ever runs (shapes_only.py)
         self.noting: bool = False
         self.running: bool = False
         self.taken: bool = False

@@ -18,15 +18,27 @@ def outside(frame: Any) -> Any:
     """
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        if name not in _inside:
-            ours = name.startswith(_OURS) or name == contextlib.__file__
-            made = name.startswith(("<frozen ", "<forward of "))  # the latter by nn/modules/face.py
-            _inside[name] = ours or made or f"{os.sep}jax{os.sep}" in name
-        if not _inside[name]:
+        if not is_inside(code.co_filename):
             return code, frame.f_lasti
         frame = frame.f_back
     return None
+
+
+def is_inside(name: str) -> bool:
+    """Return True for a file of xgrad's, JAX's or Python's."""
+    if name not in _inside:
+        ours = name.startswith(_OURS) or name == contextlib.__file__
+        made = name.startswith(("<frozen ", "<forward of "))  # the latter by nn/modules/face.py
+        _inside[name] = ours or made or f"{os.sep}jax{os.sep}" in name
+    return _inside[name]
+
+
+def line_of_trace(traceback: Any) -> str:
+    """Return `file.py:12` of the innermost frame of a JAX equation's traceback that is the user's; "xgrad" for none."""
+    for frame in () if traceback is None else traceback.frames:
+        if not is_inside(frame.file_name):
+            return f"{_cell(frame.file_name) or os.path.basename(frame.file_name)}:{frame.line_num}"
+    return "xgrad"
 
 
 def line_of(place: Any) -> tuple[str, int]:

@@ -18,6 +18,8 @@ from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 from .. import limits
 from ..config import state
 from ..execution.execute import settle
+from ..execution.pending import only_shape
+from ..execution.shapes_only import array_of
 from ..tensor import Tensor, from_array, from_foreign
 from ..tensor_methods.conversion import jax_array
 from ..views.storage import Tracer
@@ -85,11 +87,16 @@ class GroupState:
     """The state of a transformation for the parameters of a group."""
 
     def __init__(self, tx: Any, params: Sequence[Tensor], names: Sequence[str] | None) -> None:
-        arrays = [p._read() for p in params]
-        state = tx.init(nested(names, arrays))
+        arrays: list[Any] = [p._held() if only_shape(p._held()) else p._read() for p in params]
+        self.fresh = not any(map(only_shape, arrays))  # no step was made, and nothing loaded
+        if self.fresh:
+            state = tx.init(nested(names, arrays))
+        else:
+            state = jax.eval_shape(tx.init, nested(names, [a.aval.struct for a in arrays]))
         self.layout = Layout(tx, names, [a.shape for a in arrays], state)
-        self.tensors = [from_array(a) for a in self._placed(jax.tree.leaves(state), arrays)]
-        self.fresh = True  # no step was made, and nothing loaded
+        leaves = jax.tree.leaves(state)
+        leaves = self._placed(leaves, arrays) if self.fresh else [array_of(leaf.shape, leaf.dtype) for leaf in leaves]
+        self.tensors = [from_array(a) for a in leaves]
         self.lent = False  # True if other code has the arrays
         self.hyperparameters = self._hyperparameters()
 
@@ -100,6 +107,14 @@ class GroupState:
     @property
     def paths(self) -> list[Any]:
         return self.layout.paths
+
+    def named(self, params: Sequence[Tensor]) -> Iterator[tuple[Tensor | None, str, Tensor]]:
+        """Yield for each tensor of the state its parameter, its name beside that, and itself."""
+        by_key = dict(zip(range(len(params)) if self.layout.names is None else self.layout.names, params, strict=True))
+        for path, tensor in zip(self.paths, self.tensors, strict=True):
+            key: Any = path[-1] if path else None
+            param = by_key.get(getattr(key, "idx", getattr(key, "key", None)))  # pyright: ignore[reportArgumentType]
+            yield param, keystr(path if param is None else path[:-1]).rpartition(".")[2], tensor
 
     def _placed(self, leaves: list[Any], params: list[Any]) -> list[Any]:
         """Return the leaves of a state as copies, each placed like its parameter, or on all of the devices."""
@@ -311,3 +326,9 @@ def _array_of(value: Any, dtype: Any) -> Any:
         kinds = {bool: jnp.bool_, int: jnp.integer, float: jnp.floating}
         return np.asarray(value, dtype=dtype if jnp.issubdtype(dtype, kinds[type(value)]) else None)
     return None
+
+
+def named_state(optimizer: Any) -> Iterator[tuple[Tensor | None, str, Tensor]]:
+    """Yield for each tensor of an optimizer's state its parameter, its name beside that, and itself."""
+    for own, group in zip(optimizer._states, optimizer.param_groups, strict=True):
+        yield from own.named(group["params"])

@@ -21,7 +21,7 @@ from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
 from ._optax_groups import ParamGroup, named_parameters
-from ._optax_state import GroupState, checked
+from ._optax_state import GroupState, checked, named_state
 from ._optax_update import Part, Update
 
 __all__ = ["Optimizer"]
@@ -382,6 +382,8 @@ class Optimizer:
         0
         """
         return [group.layout.tree.unflatten(group.lend()) for group in self._states]
+
+    _named_state = named_state
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain nested dictionaries of tensors and numbers.

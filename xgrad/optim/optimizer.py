@@ -8,7 +8,7 @@ and dictionaries have PyTorch's layout, so that a checkpoint of one library resu
 import functools
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any, TypeAlias
 
@@ -270,6 +270,13 @@ class Optimizer:
             hooks.clear()
             hooks.update({handle.id: hook, **others})
         return handle
+
+    def _named_state(self) -> Iterator[tuple[Tensor | None, str, Tensor]]:
+        """Yield for each tensor of the state its parameter, its name beside that, and itself."""
+        for parameter, state in self.state.items():
+            for name, item in state.items() if isinstance(state, dict) else ():
+                if isinstance(item, Tensor):
+                    yield parameter, name, item
 
     # ------------------------------------------------------------ checkpoints
 

@@ -13,7 +13,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..config import block, state
 from ..dispatch.tables import FUNCTIONS
 from ..donation import copied, sent
-from ..execution.pending import declared_of, quietly
+from ..execution.pending import declared_of, only_shape, quietly
+from ..execution.shapes_only import array_of
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer
 
@@ -36,6 +37,8 @@ def filled(param: Tensor, value: complex, shape: Any = None, dtype: Any = None) 
     shape = tuple(param.shape) if shape is None else tuple(shape)
     dtype = param.dtype if dtype is None else np.dtype(dtype)
     held = _held(param)
+    if only_shape(held):
+        return from_array(array_of(shape, dtype))
     here = not isinstance(held, Tracer) and declared_of(held) is None and param._interpreter is None
     if not here or int(np.prod(shape)) * dtype.itemsize > _SMALL:
         if here and shape == tuple(param.shape) and _several(held):

@@ -32,11 +32,12 @@ class Instruction(NamedTuple):
     calls: str
     operator: str  # JAX's name of the operation that it comes from
     is_root: bool
+    rest: str = ""  # what stands behind the opcode
 
 
 def scene_of_hlo(text: str, cost: dict[str, float] | None = None, title: str = "") -> Scene:
     """Return the scene of a program's entry computation.  Raises `ValueError` for a text that is no HLO program."""
-    computations = dict(_computations(text))
+    computations = dict(computations_of(text))
     entry = next((name for name in computations if name.startswith("ENTRY ")), None)
     if entry is None:
         raise ValueError("this text is no program of XLA's: it has no ENTRY computation")
@@ -73,7 +74,8 @@ def _drop(scene: Scene, gone: list[int]) -> None:
         edge.source, edge.target = number[edge.source], number[edge.target]
 
 
-def _computations(text: str) -> Iterator[tuple[str, list[Instruction]]]:
+def computations_of(text: str) -> Iterator[tuple[str, list[Instruction]]]:
+    """Yield name and instructions of each computation; the entry's name begins with `ENTRY `."""
     name, found = None, []
     for line in text.splitlines():
         if name is None:
@@ -105,7 +107,7 @@ def _instruction(line: str) -> Instruction | None:
     calls = re.search(r"\bcalls=%?([\w.\-]+)", attributes)
     operator = re.search(r'op_name="((?:[^"\\]|\\.)*)"', attributes)
     return Instruction(left.lstrip("%"), kind, opcode, operands, calls[1] if calls else "",
-                       operator[1] if operator else "", is_root)  # fmt: skip
+                       operator[1] if operator else "", is_root, rest[len(opcode) :])  # fmt: skip
 
 
 def _closing(text: str, start: int) -> int:
@@ -136,7 +138,7 @@ def _sources(each: Instruction, instructions: dict[str, Instruction]) -> list[st
 
 def _box(each: Instruction, instructions: dict[str, Instruction], computations: dict[str, list[Instruction]]) -> Box:
     inside = computations.get(each.calls, [])
-    operators = [_operator(i) for i in inside if i.opcode not in _FREE | {"broadcast"}] or [_operator(each)]
+    operators = [operator_of(i) for i in inside if i.opcode not in _FREE | {"broadcast"}] or [operator_of(each)]
     read = sum(nbytes(instructions[o].type) for o in dict.fromkeys(each.operands) if o in instructions)
     lines = [(line, "plain") for line in _wrapped(list(dict.fromkeys(operators)))]
     lines.append((f"reads {size(read)}, writes {size(nbytes(each.type))}", "saved"))
@@ -145,7 +147,7 @@ def _box(each: Instruction, instructions: dict[str, Instruction], computations: 
     return Box(shortened(title), kind, lines=lines, key=(kind, each.type, tuple(lines)))
 
 
-def _operator(each: Instruction) -> str:
+def operator_of(each: Instruction) -> str:
     """Return the operator that an instruction comes from: xgrad's if JAX's name of it has one, else JAX's."""
     parts = [part for part in re.split(r"/(?![^()]*\))", each.operator) if part]
     own = [match[1] for part in parts if (match := re.fullmatch(r"jit\((\w+)\)", part))]

@@ -1,7 +1,7 @@
 """The names of tensors in a picture: those of `params`, else those of the caller's variables."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..nn.module import Module
@@ -49,12 +49,21 @@ def names_for(params: Any, depth: int) -> Names:
         raise TypeError(f"params are a dictionary of tensors or a Module, but got a {type(params).__name__}")
     frame = sys._getframe(depth + 1)
     scopes = [frame.f_locals] if frame.f_locals is frame.f_globals else [frame.f_globals, frame.f_locals]
+    return Names(_of_scopes(scopes) | found)
+
+
+def names_of(scope: Mapping[str, Any]) -> Names:
+    """Return names from variables."""
+    return Names(_of_scopes([scope]))
+
+
+def _of_scopes(scopes: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str, Tensor]]:
     variables: dict[int, tuple[str, Tensor]] = {}
     for scope in scopes:
         own: dict[int, tuple[str, Tensor]] = {}
         _take_variables(own, dict(scope))
         variables |= own
-    return Names(variables | found)
+    return variables
 
 
 def _take(found: dict[int, tuple[str, Tensor]], pairs: Any) -> None:

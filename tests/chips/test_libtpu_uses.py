@@ -1,0 +1,33 @@
+"""Backends, comparisons and conform with the real compiler of TPUs; elsewhere conftest.py leaves this out."""
+
+import xgrad
+
+
+def test_a_report_has_the_chips_time_and_bytes():
+    v5e = xgrad.Backend("v5e", target="tpu:v5e")
+    with v5e.report() as report:
+        x = xgrad.ones(128, 128, device=v5e)
+        (x @ x).sum()
+    assert report.on_target().failures == []
+    assert 1e-8 < report.estimate().chip < 1e-3
+    assert report.on_target().bytes_accessed > 4 * 128 * 128 * 4
+
+
+def test_both_paths_have_cycles():
+    def written(x):
+        x = x.clone()
+        x[2:5].mul_(2)
+        return x.sum()
+
+    found = xgrad.compare(written, xgrad.ones(128, 128).requires_grad_(), target="tpu:v5e", timing=False)
+    for path in ("replay", "geometry"):
+        assert found.as_dict()[path]["on the chip"]["cycles"] > 100
+        assert found.as_dict()[path]["on the chip"]["estimated seconds"] > 0
+
+
+def test_conform_tells_what_compiles_gathers_and_ends_the_compiler():
+    report = xgrad.conformance.run(operators="tanh,gather", dtypes=["float32", "complex128"], compile_for="tpu:v5e")
+    found = {row.name: {dtype: cell.state for dtype, cell in row.cells.items()} for row in report.rows}
+    assert found["tanh"]["float32"] == "compiles"
+    assert found["gather"]["float32"] == "gathers"
+    assert found["tanh"]["complex128"] in ("ends the compiler", "refused")

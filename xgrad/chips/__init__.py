@@ -1,0 +1,13 @@
+"""Chips that are not here: programs compiled for them by their own compilers, and what those say.
+
+    target ──► ask: trace for the platform, lower ──► child process: compile ──► Answer, kept in a folder
+
+A child process compiles, since a failed check ends it; see `process.py`.  Nothing of this is loaded by `import xgrad`.
+"""
+
+from .answers import Answer as Answer
+from .report import ChipReport as ChipReport
+from .targets import Target as Target
+from .targets import available as available
+from .targets import shapes as shapes
+from .targets import target as target

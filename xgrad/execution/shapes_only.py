@@ -1,0 +1,52 @@
+"""shapes_only: a block in which tensors get shapes and no values, and take no memory.
+
+Such a tensor holds a Pending of a queue that never runs.  A trace takes it as any other; what reads its value raises.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..config import settings, state
+from .pending import Pending, aval_of
+from .queue import Queue
+
+
+class NoValues(Queue):
+    """The queue of such a block: it gives shapes to what is noted, and forgets it."""
+
+    def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
+        found = super().note(program, operands, owners)
+        self._drop()
+        return found
+
+    def evaluate(self, reason: str, asked: Pending | None = None) -> None:
+        self._drop()
+        if asked is not None:
+            raise RuntimeError(
+                f"{reason} needs the values of a tensor that has a shape {list(asked.shape)} alone: it was made by "
+                "xgrad.chips.shapes(), or of a jax.ShapeDtypeStruct, to be compiled for a target and not to be computed"
+            )
+
+
+_queue = NoValues()
+_queue.only_shapes = True
+
+
+@contextmanager
+def shapes_only(generator: Any) -> Iterator[None]:
+    """Within the block operators give tensors without values; at its end the generator is as it was."""
+    settings.special = True
+    before, drawn = (state.queue, state.lazy), dict(vars(generator))
+    state.queue, state.lazy = _queue, True
+    try:
+        yield
+    finally:
+        state.queue, state.lazy = before
+        vars(generator).update(drawn)
+
+
+def array_of(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> Pending:
+    """Return the array of a tensor without values."""
+    settings.special = True
+    return Pending(_queue, 0, aval_of(tuple(shape), dtype, weak_type))
