@@ -9,6 +9,7 @@ empty arrays, and those that it would never make, included.  (PyTorch: c10/core/
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from math import isfinite, prod
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from .dtypes import WIDE, x64_enabled
 from .errors import DtypeDisabledError, OutOfMemoryError
+from .platforms import traced_for
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
@@ -90,6 +92,16 @@ def x64_for_now(on: bool = True) -> Any:
     return jax.experimental.enable_x64(on)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def full_products() -> Any:
+    """Return a block in which products of float32 are made in float32, on an accelerator too.
+
+    While JAX's setting is unset it would take one bfloat16 pass on a TPU, TensorFloat32 on a GPU.  A setting that the
+    user made, as `set_float32_matmul_precision` does, stands.
+    """
+    unset = jax.config.jax_default_matmul_precision is None
+    return jax.default_matmul_precision("highest") if unset and traced_for() != "cpu" else nullcontext()
+
+
 def refuse_narrowing(values: Any) -> None:
     """Raise `DtypeDisabledError` if one of these arrays or dtypes has 64 bits while JAX's x64 mode is off."""
     for value in values:
@@ -125,9 +137,10 @@ def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = F
             elif any(getattr(leaf, "dtype", None) in WIDE for leaf in leaves):
                 with x64_for_now():
                     return function(*args)
-        if _weight(leaves, static) > _SUSPICIOUS:
-            check_program(jax.make_jaxpr(function)(*args).jaxpr)
-        out = function(*args)
+        with full_products():
+            if _weight(leaves, static) > _SUSPICIOUS:
+                check_program(jax.make_jaxpr(function)(*args).jaxpr)
+            out = function(*args)
         for array in jax.tree.leaves(out):
             check_size(array.shape, array.dtype)
         return out
