@@ -9,7 +9,7 @@ empty arrays, and those that it would never make, included.  (PyTorch: c10/core/
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from math import isfinite, prod
 from typing import Any
 
@@ -20,11 +20,13 @@ import numpy as np
 from .dtypes import WIDE, x64_enabled
 from .errors import DtypeDisabledError, OutOfMemoryError
 from .platforms import traced_for
+from .refused import REFUSED, refuse_operations
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
 # If the sizes of a program's arguments and static arguments multiply to more, it may have larger arrays in between.
 _SUSPICIOUS = 1 << 40
+_full: Any = jax.make_user_context(False)  # True within `full_products`, where that changed JAX's setting
 
 
 def check_numel(shape: Iterable[int]) -> None:
@@ -92,14 +94,25 @@ def x64_for_now(on: bool = True) -> Any:
     return jax.experimental.enable_x64(on)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def full_products() -> Any:
+@contextmanager
+def full_products() -> Iterator[None]:
     """Return a block in which products of float32 are made in float32, on an accelerator too.
 
     While JAX's setting is unset it would take one bfloat16 pass on a TPU, TensorFloat32 on a GPU.  A setting that the
     user made, as `set_float32_matmul_precision` does, stands.
     """
-    unset = jax.config.jax_default_matmul_precision is None
-    return jax.default_matmul_precision("highest") if unset and traced_for() != "cpu" else nullcontext()
+    asked = jax.config.jax_default_matmul_precision
+    if traced_for() != "cpu" and (asked is None or (_full.value and asked == "default")):
+        with _full(True), jax.default_matmul_precision("highest"):
+            yield
+    else:
+        yield
+
+
+def jaxs_products() -> Any:
+    """Return a block in which products are as JAX's users know them: for JAX functions within our programs."""
+    # The word says what an unset setting means, and their derivatives keep it.
+    return jax.default_matmul_precision("default") if _full.value else nullcontext()
 
 
 def refuse_narrowing(values: Any) -> None:
@@ -140,12 +153,14 @@ def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = F
         with full_products():
             if _weight(leaves, static) > _SUSPICIOUS:
                 check_program(jax.make_jaxpr(function)(*args).jaxpr)
+            if x64_enabled() and (platform := traced_for()) in REFUSED:
+                refuse_operations(platform, name.lstrip("_"), jax.make_jaxpr(function)(*args).jaxpr)
             out = function(*args)
         for array in jax.tree.leaves(out):
             check_size(array.shape, array.dtype)
         return out
 
-    traced.__name__ = getattr(function, "func", function).__name__  # a partial has none: programs show its function's
+    traced.__name__ = name = getattr(function, "func", function).__name__  # a partial has none: its function's is shown
     return traced
 
 
