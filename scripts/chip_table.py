@@ -241,6 +241,36 @@ def remarks(row: dict[str, Any]) -> list[str]:
     return found
 
 
+def page(found: dict[str, Any]) -> str:
+    """Return the page: a row for each dtype, and the programs that are not plain."""
+    rows: dict[str, Counter] = {}
+    for key, row in found.items():
+        _, dtype, check = key.rsplit(" ", 2)
+        rows.setdefault(f"{dtype}, {check}", Counter()).update([row["state"]])
+    states = (PLAIN, REFUSED, ENDS, SLOW_STATE)
+    lines = [
+        "# Operators on a chip",
+        "",
+        f"What the compiler for a {TOPOLOGY} says of {len(found)} programs: operators of the table, on their first samples,",
+        "enlarged.  `python scripts/chip_table.py` writes this page; it needs libtpu and no chip.",
+        "",
+        f"| | {' | '.join(states)} |",
+        f"| --- |{' --- |' * len(states)}",
+        *[
+            f"| {name} | {' | '.join(str(counts[state]) for state in states)} |"
+            for name, counts in sorted(rows.items())
+        ],
+        "",
+        f"Programs that are refused, take {SLOW:.0f} CPU seconds to compile, or access more than {MUCH:.0f} times the bytes of",
+        "their arguments and results:",
+        "",
+        "| program | |",
+        "| --- | --- |",
+    ]
+    lines += [f"| {key} | {'; '.join(said)} |" for key in sorted(found) if (said := remarks(found[key]))]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -263,6 +293,7 @@ def main() -> int:
         order = {name: i for i, name in enumerate(asked.dtypes.split(","))}
         wanted.sort(key=lambda job: order[job[1]])
         walk([job for job in wanted if not (asked.missing and " ".join(job) in found)], found, kept)
+    PAGE.write_text(page(found))
     print(Counter(row["state"] for row in found.values()))
     return 0
 

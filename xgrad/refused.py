@@ -25,8 +25,8 @@ _WAYS = {
     **dict.fromkeys(_INTEGERS, "x.to(xgrad.int32)"),
 }
 _WORDS = {
-    "div": "no division", "rem": "no remainder", "dot_general": "no products", "conv_general_dilated": "no convolutions",
-    "lu": "no LU decomposition (inv, solve, det, lu)",
+    "div": "no division", "rem": "no remainder", "dot_general": "no products",
+    "conv_general_dilated": "no convolutions", "lu": "no LU decomposition (inv, solve, det, lu)",
 }  # fmt: skip
 
 

@@ -112,9 +112,11 @@ def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_cau
         scores = scores + attn_mask
     if allowed is not None:
         scores = jnp.where(allowed, scores, -jnp.inf)
-    # A query whose keys are all masked gets zeros, not the NaN of an empty softmax.
-    nothing = jnp.all(scores == -jnp.inf, axis=-1, keepdims=True)
-    weights = jnp.where(nothing, 0, jax.nn.softmax(jnp.where(nothing, 0, scores), axis=-1))
+    if attn_mask is None:  # a causal query has a key
+        weights = jax.nn.softmax(scores, axis=-1)
+    else:  # a query whose keys are all masked gets zeros, not the NaN of an empty softmax
+        nothing = jnp.all(scores == -jnp.inf, axis=-1, keepdims=True)
+        weights = jnp.where(nothing, 0, jax.nn.softmax(jnp.where(nothing, 0, scores), axis=-1))
     if random is not None:
         kept = jax.random.bernoulli(random, 1 - dropout_p, weights.shape)
         weights = jnp.where(kept, weights * jnp.where(dropout_p < 1, 1 / (1 - dropout_p), 0), 0)
