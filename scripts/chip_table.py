@@ -251,8 +251,8 @@ def page(found: dict[str, Any]) -> str:
     lines = [
         "# Operators on a chip",
         "",
-        f"What the compiler for a {TOPOLOGY} says of {len(found)} programs: operators of the table, on their first samples,",
-        "enlarged.  `python scripts/chip_table.py` writes this page; it needs libtpu and no chip.",
+        f"What the compiler for a {TOPOLOGY} says of {len(found)} programs: operators of the table, on their first",
+        "samples, enlarged.  `python scripts/chip_table.py` writes this page; it needs libtpu and no chip.",
         "",
         f"| | {' | '.join(states)} |",
         f"| --- |{' --- |' * len(states)}",
@@ -261,8 +261,8 @@ def page(found: dict[str, Any]) -> str:
             for name, counts in sorted(rows.items())
         ],
         "",
-        f"Programs that are refused, take {SLOW:.0f} CPU seconds to compile, or access more than {MUCH:.0f} times the bytes of",
-        "their arguments and results:",
+        f"Programs that are refused, take {SLOW:.0f} CPU seconds to compile, or access more than {MUCH:.0f} times the bytes",
+        "of their arguments and results:",
         "",
         "| program | |",
         "| --- | --- |",

@@ -101,7 +101,7 @@ def full_products() -> Iterator[None]:
     While JAX's setting is unset it would take one bfloat16 pass on a TPU, TensorFloat32 on a GPU.  A setting that the
     user made, as `set_float32_matmul_precision` does, stands.
     """
-    asked = jax.config.jax_default_matmul_precision
+    asked = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     if traced_for() != "cpu" and (asked is None or (_full.value and asked == "default")):
         with _full(True), jax.default_matmul_precision("highest"):
             yield

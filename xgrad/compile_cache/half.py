@@ -113,7 +113,7 @@ def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list,
         if primitive.name in _CALLS:
             out, moved = _evaluate(params["jaxpr"], [read(v) for v in variables], small)
         elif primitive.name in _PRODUCTS and None not in small and small[0].dtype == small[1].dtype:
-            exact = {"preferred_element_type": jnp.dtype("float32")}
+            exact: dict[str, Any] = {"preferred_element_type": jnp.dtype("float32")}
             if traced_for() != "cpu":
                 exact["precision"] = None
             out = [primitive.bind(*small, **{**params, **exact})]

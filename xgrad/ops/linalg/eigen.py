@@ -99,7 +99,7 @@ def _eigvalsh(A, *, UPLO="L"):
 
 def _by_numpy(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return eigenvalues and eigenvectors as LAPACK makes them, for JAX's CPU too: NaN of what is not finite."""
-    dtype, finite = np.result_type(A, np.complex64), np.isfinite(A).all((-2, -1))
+    dtype, finite = np.result_type(A, np.complex64), np.asarray(np.isfinite(A).all((-2, -1)))
     values, vectors = np.linalg.eig(np.where(finite[..., None, None], A, 0))
     values, vectors = values.astype(dtype), vectors.astype(dtype)
     values[~finite] = vectors[~finite] = complex(np.nan, np.nan)
