@@ -9,6 +9,7 @@ empty arrays, and those that it would never make, included.  (PyTorch: c10/core/
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from math import isfinite, prod
 from typing import Any
 
@@ -18,11 +19,14 @@ import numpy as np
 
 from .dtypes import WIDE, x64_enabled
 from .errors import DtypeDisabledError, OutOfMemoryError
+from .platforms import traced_for
+from .refused import REFUSED, refuse_operations
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
 # If the sizes of a program's arguments and static arguments multiply to more, it may have larger arrays in between.
 _SUSPICIOUS = 1 << 40
+_full: Any = jax.make_user_context(False)  # True within `full_products`, where that changed JAX's setting
 
 
 def check_numel(shape: Iterable[int]) -> None:
@@ -90,6 +94,27 @@ def x64_for_now(on: bool = True) -> Any:
     return jax.experimental.enable_x64(on)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@contextmanager
+def full_products() -> Iterator[None]:
+    """Return a block in which products of float32 are made in float32, on an accelerator too.
+
+    While JAX's setting is unset it would take one bfloat16 pass on a TPU, TensorFloat32 on a GPU.  A setting that the
+    user made, as `set_float32_matmul_precision` does, stands.
+    """
+    asked = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    if traced_for() != "cpu" and (asked is None or (_full.value and asked == "default")):
+        with _full(True), jax.default_matmul_precision("highest"):
+            yield
+    else:
+        yield
+
+
+def jaxs_products() -> Any:
+    """Return a block in which products are as JAX's users know them: for JAX functions within our programs."""
+    # The word says what an unset setting means, and their derivatives keep it.
+    return jax.default_matmul_precision("default") if _full.value else nullcontext()
+
+
 def refuse_narrowing(values: Any) -> None:
     """Raise `DtypeDisabledError` if one of these arrays or dtypes has 64 bits while JAX's x64 mode is off."""
     for value in values:
@@ -125,14 +150,17 @@ def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = F
             elif any(getattr(leaf, "dtype", None) in WIDE for leaf in leaves):
                 with x64_for_now():
                     return function(*args)
-        if _weight(leaves, static) > _SUSPICIOUS:
-            check_program(jax.make_jaxpr(function)(*args).jaxpr)
-        out = function(*args)
+        with full_products():
+            if _weight(leaves, static) > _SUSPICIOUS:
+                check_program(jax.make_jaxpr(function)(*args).jaxpr)
+            if x64_enabled() and (platform := traced_for()) in REFUSED:
+                refuse_operations(platform, name.lstrip("_"), jax.make_jaxpr(function)(*args).jaxpr)
+            out = function(*args)
         for array in jax.tree.leaves(out):
             check_size(array.shape, array.dtype)
         return out
 
-    traced.__name__ = getattr(function, "func", function).__name__  # a partial has none: programs show its function's
+    traced.__name__ = name = getattr(function, "func", function).__name__  # a partial has none: its function's is shown
     return traced
 
 

@@ -97,8 +97,9 @@ def get_deterministic_debug_mode() -> int:
 def set_float32_matmul_precision(precision: str) -> None:
     """Choose how float32 matrices are multiplied where the device has several ways, as TPUs and new GPUs do.
 
-    "highest" leaves JAX's setting (jax_default_matmul_precision) unset, "high" takes three bfloat16 passes or
-    TensorFloat32, "medium" one bfloat16 pass.  On CPUs there is one way.  Raises `RuntimeError` for another word.
+    "highest" is float32, "high" takes three bfloat16 passes or TensorFloat32, "medium" one bfloat16 pass.  On CPUs
+    there is one way.  A setting of JAX's (jax_default_matmul_precision), which "high" and "medium" make and "highest"
+    leaves unset, comes first.  Raises `RuntimeError` for another word.
 
     >>> import xgrad
     >>> xgrad.set_float32_matmul_precision("highest")

@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ..dtypes import bfloat16, float16
+from ..platforms import traced_for
 
 HALVES = frozenset((float16, bfloat16))
 # Before jax 0.10 a convolution of halves with a result in float32 has no transpose: there its operands are copies.
@@ -35,6 +36,14 @@ def is_half(x: Any) -> bool:
 def widen(x: Any) -> Any:
     """Cast half precision to float32."""
     return x.astype(jnp.float32) if is_half(x) else x
+
+
+def precision_of(*operands: Any) -> Any:
+    """Return the precision to ask for a product with sums in float32: halves need none, their products are exact.
+
+    XLA's TPU compiler fails with attention in bfloat16 if more is asked for ("Bad lhs type").
+    """
+    return jax.lax.Precision.DEFAULT if all(map(is_half, operands)) else None
 
 
 def _narrow(x: Any, dtype: Any, most: int) -> Any:
@@ -104,7 +113,10 @@ def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list,
         if primitive.name in _CALLS:
             out, moved = _evaluate(params["jaxpr"], [read(v) for v in variables], small)
         elif primitive.name in _PRODUCTS and None not in small and small[0].dtype == small[1].dtype:
-            out = [primitive.bind(*small, **{**params, "preferred_element_type": jnp.dtype("float32")})]
+            exact: dict[str, Any] = {"preferred_element_type": jnp.dtype("float32")}
+            if traced_for() != "cpu":
+                exact["precision"] = None
+            out = [primitive.bind(*small, **{**params, **exact})]
         else:
             given = list({v: None for v in variables if not isinstance(v, Literal)})
             alone = jaxpr.replace(constvars=[], invars=given, outvars=equation.outvars, eqns=[equation])

@@ -27,6 +27,7 @@ from ..dispatch.call import call
 from ..dispatch.operands import is_operand
 from ..dispatch.operator import Operator
 from ..dispatch.public_code import called_as
+from ..limits import jaxs_products
 from ..random import is_key
 from ..tensor import Tensor, from_foreign
 from ..tensor_methods import pytrees
@@ -223,7 +224,8 @@ class _Structure:
             nodes[i] = other
         given, named = self.tree.unflatten(nodes)
         args, kwargs = self.joined(given, named, self.static)
-        out, nesting = pytrees.flatten(self.function(*args, **kwargs))
+        with jaxs_products():
+            out, nesting = pytrees.flatten(self.function(*args, **kwargs))
         for x in out:
             if not is_operand(x):
                 raise TypeError(

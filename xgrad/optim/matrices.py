@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from ..compile_cache.half import precision_of
 from ..tensor import Tensor
 from .by_rule import ByRule, require
 from .optimizer import ParamsT
@@ -131,7 +132,7 @@ def _orthogonal(g: Any, o: Any, eps: Any) -> Any:
     half = jnp.bfloat16
 
     def product(x: Any, y: Any) -> Any:  # PyTorch's, too, sums in float32 and rounds once
-        return jnp.matmul(x, y, preferred_element_type=jnp.float32)
+        return jnp.matmul(x, y, precision=precision_of(x, y), preferred_element_type=jnp.float32)
 
     x = g.astype(half).T if g.shape[0] > g.shape[1] else g.astype(half)
     norm = jnp.sqrt((x.astype(jnp.float32) ** 2).sum()).astype(half)

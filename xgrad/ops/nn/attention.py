@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...compile_cache.half import precision_of
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.declare import linear as linearly
@@ -100,7 +101,8 @@ def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_cau
         key, value = (jnp.repeat(x, query.shape[-3] // x.shape[-3], axis=-3) for x in (key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     wide = jnp.promote_types(query.dtype, jnp.float32)
-    scores = jnp.matmul(query, jnp.swapaxes(key, -1, -2), preferred_element_type=wide) * scale
+    options: Any = {"preferred_element_type": wide, "precision": precision_of(query, key, value)}
+    scores = jnp.matmul(query, jnp.swapaxes(key, -1, -2), **options) * scale
     allowed: Any = None
     if is_causal:
         allowed = jnp.tril(jnp.ones(scores.shape[-2:], bool))
@@ -110,13 +112,15 @@ def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_cau
         scores = scores + attn_mask
     if allowed is not None:
         scores = jnp.where(allowed, scores, -jnp.inf)
-    # A query whose keys are all masked gets zeros, not the NaN of an empty softmax.
-    nothing = jnp.all(scores == -jnp.inf, axis=-1, keepdims=True)
-    weights = jnp.where(nothing, 0, jax.nn.softmax(jnp.where(nothing, 0, scores), axis=-1))
+    if attn_mask is None:  # a causal query has a key
+        weights = jax.nn.softmax(scores, axis=-1)
+    else:  # a query whose keys are all masked gets zeros, not the NaN of an empty softmax
+        nothing = jnp.all(scores == -jnp.inf, axis=-1, keepdims=True)
+        weights = jnp.where(nothing, 0, jax.nn.softmax(jnp.where(nothing, 0, scores), axis=-1))
     if random is not None:
         kept = jax.random.bernoulli(random, 1 - dropout_p, weights.shape)
         weights = jnp.where(kept, weights * jnp.where(dropout_p < 1, 1 / (1 - dropout_p), 0), 0)
-    return jnp.matmul(weights.astype(value.dtype), value, preferred_element_type=wide).astype(value.dtype)
+    return jnp.matmul(weights.astype(value.dtype), value, **options).astype(value.dtype)
 
 
 @composite(method=False, namespace="nn.functional")

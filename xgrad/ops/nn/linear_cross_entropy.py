@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import dtypes
+from ...compile_cache.half import precision_of
 from ...dispatch.call import call
 from ...dispatch.declare import composite
 from ...dispatch.promotion import require_real_floating
@@ -45,7 +46,9 @@ def _in_chunks(
 
     @jax.checkpoint
     def losses(part: tuple) -> Any:
-        logits = jnp.matmul(part[0], weight.T, preferred_element_type=acc_dtype)
+        logits = jnp.matmul(
+            part[0], weight.T, preferred_element_type=acc_dtype, precision=precision_of(part[0], weight)
+        )
         logits = logits if bias is None else logits + bias.astype(acc_dtype)
         return _cross_entropy(logits, part[1], wide, ignore_index=ignore_index, reduction="none")
 

@@ -1,0 +1,39 @@
+"""Operators, as a TPU's compiler makes them: a part of the table is held against its figures, `docs/chips.json`."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from scripts import chip_table
+
+pytest.importorskip("libtpu")
+
+MOST = 40  # programs: three minutes of a busy core
+
+
+def _part():
+    """Return which part of the table this commit compiles: that of `XGRAD_TESTS=k/n`, or another with each commit."""
+    asked = os.environ.get("XGRAD_TESTS")
+    if asked:
+        return int(asked.partition("/")[0])
+    count = subprocess.run(["git", "rev-list", "--count", "HEAD"], capture_output=True, text=True, cwd=chip_table.ROOT)
+    return int(count.stdout or 0)
+
+
+def test_programs_are_no_worse_than_their_figures():
+    figures = json.loads(chip_table.FIGURES.read_text())
+    keys = sorted(figures)
+    chosen = [keys[(_part() * MOST + i) % len(keys)] for i in range(min(MOST, len(keys)))]
+    found = chip_table.walk([tuple(key.rsplit(" ", 2)) for key in chosen], {})
+    worse = {}
+    for key in chosen:
+        before, now = figures[key], found[key]
+        if now["state"] != before["state"]:
+            worse[key] = before["state"], now["state"]
+        elif now["state"] == chip_table.PLAIN:
+            more = now["bytes"] > 1.25 * before["bytes"] + 4096
+            if more or now["seconds"] > 3 * before["seconds"] + 3:
+                worse[key] = before, now
+    assert not worse
