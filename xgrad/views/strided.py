@@ -24,6 +24,8 @@ from .geometry import OVERLAP, Shape, TensorGeometry, check_bounds, contiguous_s
 from .platforms import forms
 from .windows import add_windows, few, read_windows
 
+_ROW = 1024  # elements of a row, of those that a long one is cut into
+
 # ---------------------------------------------------------------- slices with starts as operands
 
 
@@ -44,13 +46,22 @@ def slice_read(array: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) ->
     return array
 
 
+def _repeat(new: Any, times: int) -> Any:
+    """Return each element of the last dimension several times; a long row goes by columns, which compiles in 1 s."""
+    *outer, n = new.shape
+    if outer or n <= _ROW:
+        return jnp.broadcast_to(new[..., None], (*outer, n, times)).reshape(*outer, n * times)
+    rows = -(-n // _ROW)
+    columns = jnp.pad(new, (0, rows * _ROW - n)).reshape(rows, _ROW).T
+    many = jnp.broadcast_to(columns[:, None], (_ROW, times, rows)).reshape(_ROW * times, rows)
+    return many.T.reshape(-1)[: n * times]
+
+
 def _spread(new: Any, steps: Shape) -> Any:
     repeated = steps[-1] if forms().repeats else 1
     new = lax.pad(new, jnp.zeros((), new.dtype), [(0, 0, k - 1) for k in (*steps[:-1], steps[-1] // repeated)])
     if repeated > 1:
-        *outer, n = new.shape
-        new = jnp.broadcast_to(new[..., None], (*outer, n, repeated)).reshape(*outer, n * repeated)
-        new = new[..., : (n - 1) * repeated + 1]
+        new = _repeat(new, repeated)[..., : (new.shape[-1] - 1) * repeated + 1]
         hit = lax.broadcasted_iota(np.int32, new.shape, new.ndim - 1) % repeated == 0
         new = jnp.where(hit, new, jnp.zeros((), new.dtype))
     return new
