@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from ..config import settings
 from ..execution.execute import execute
+from ..execution.traces import in_trace
 from ..limits import checked
 
 
@@ -92,6 +94,28 @@ class AtOnce(Program):
 
     __slots__ = ()
     lazy = False
+
+
+class PartRead(Program):
+    """A program that reads a part, with the compiler's `options` where it is a program of its own on that platform.
+
+    JAX refuses options for a program within another: there it is compiled without.
+    """
+
+    __slots__ = ("alone", "platform")
+
+    def __init__(self, function: Callable[..., Any], platform: str, options: dict[str, str]) -> None:
+        super().__init__(function)
+        self.platform = platform
+        self.alone: Any = jax.jit(function, compiler_options=options)
+
+    def __call__(self, *operands: Any) -> Any:
+        if settings.special:
+            return execute(self, operands)
+        root = operands[0]
+        if isinstance(root, Tracer) or in_trace() or next(iter(root.devices())).platform != self.platform:
+            return self.run(*operands)
+        return self.alone(*operands)
 
 
 def jit_checked(

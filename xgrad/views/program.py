@@ -12,10 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..compile_cache.programs import PartRead, jit_checked, jit_placed
 from ..compile_cache.programs import Program as Jitted
-from ..compile_cache.programs import jit_checked, jit_placed
 from ..donation import Writing
+from ..limits import checked
+from ..platforms import default_platform
 from .geometry import Shape
+from .platforms import FORMS
 from .view_ops import Diagonal, Permute, Reshape, Slice, ViewStep
 
 _SCALARS = 1 << 16  # start values that are cached on the device
@@ -77,7 +80,7 @@ class Program:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
-        self.view: Jitted = jit_checked(self.trace_replay, self, converts=True)
+        self.view: Jitted = _reader(self)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write: Jitted = jit_checked(self.trace_write, self, keep_unused=True)
         self.view.role, self.write.role = "read", "write"
@@ -156,6 +159,14 @@ class Program:
                 program.operator = getattr(getattr(key, "operator", None), "name", "")  # of a kernel
             self.updates[key, donate, where] = program
         return program
+
+
+def _reader(program: Program) -> Jitted:
+    platform = default_platform()
+    found = FORMS.get(platform)
+    if found is None or not found.options:
+        return jit_checked(program.trace_replay, program, converts=True)
+    return PartRead(checked(program.trace_replay, program, converts=True), platform, found.options)
 
 
 @functools.lru_cache(maxsize=4096)

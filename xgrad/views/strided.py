@@ -15,11 +15,16 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from ..compile_cache.half import summed, widen
 from ..dtypes import x64_enabled
 from ..errors import OverlapError
 from .geometry import OVERLAP, Shape, TensorGeometry, check_bounds, contiguous_strides
+from .platforms import forms
+from .windows import add_windows, few, read_windows
+
+_ROW = 1024  # elements of a row, of those that a long one is cut into
 
 # ---------------------------------------------------------------- slices with starts as operands
 
@@ -32,14 +37,34 @@ def slice_read(array: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) ->
     """Return `array[start : ... : step]` in each dimension; `starts` may be traced, and must be in bounds."""
     extents = _extents(sizes, steps)
     if extents != array.shape:
+        given = [start for start in starts if isinstance(start, Tracer)]
         array = lax.dynamic_slice(array, starts, extents, allow_negative_indices=False)
+        if given and forms().guarded:
+            array = jnp.where(given[0] >= 0, array, jnp.zeros((), array.dtype))
     if any(k > 1 for k in steps):
         array = lax.slice(array, (0,) * array.ndim, extents, steps)
     return array
 
 
+def _repeat(new: Any, times: int) -> Any:
+    """Return each element of the last dimension several times; a long row goes by columns, which compiles in 1 s."""
+    *outer, n = new.shape
+    if outer or n <= _ROW:
+        return jnp.broadcast_to(new[..., None], (*outer, n, times)).reshape(*outer, n * times)
+    rows = -(-n // _ROW)
+    columns = jnp.pad(new, (0, rows * _ROW - n)).reshape(rows, _ROW).T
+    many = jnp.broadcast_to(columns[:, None], (_ROW, times, rows)).reshape(_ROW * times, rows)
+    return many.T.reshape(-1)[: n * times]
+
+
 def _spread(new: Any, steps: Shape) -> Any:
-    return lax.pad(new, jnp.zeros((), new.dtype), [(0, 0, k - 1) for k in steps])
+    repeated = steps[-1] if forms().repeats else 1
+    new = lax.pad(new, jnp.zeros((), new.dtype), [(0, 0, k - 1) for k in (*steps[:-1], steps[-1] // repeated)])
+    if repeated > 1:
+        new = _repeat(new, repeated)[..., : (new.shape[-1] - 1) * repeated + 1]
+        hit = lax.broadcasted_iota(np.int32, new.shape, new.ndim - 1) % repeated == 0
+        new = jnp.where(hit, new, jnp.zeros((), new.dtype))
+    return new
 
 
 def slice_write(array: Any, new: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) -> Any:
@@ -150,10 +175,57 @@ def strided_indices(geometry: TensorGeometry, offset: Any, numel: int) -> Any:
     return index
 
 
+class _Windows(NamedTuple):
+    """A view as windows of windows of a run of the flat root: (count, size, step) of each, the widest steps first."""
+
+    levels: tuple[Shape, ...]
+    extent: int  # elements from the first to the last
+    order: Shape  # the view's dimensions, of those that count
+    units: Shape  # its sizes, with 1 for strides of 0
+
+
+@functools.lru_cache(maxsize=4096)
+def _windows_of(geometry: TensorGeometry) -> _Windows:
+    dims = [d for d, (n, s) in enumerate(zip(geometry.sizes, geometry.strides)) if n > 1 and s > 0]
+    found = sorted(dims, key=lambda d: -geometry.strides[d])
+    spans = [1]  # from the first to the last element of a window of the inner dimensions
+    for d in reversed(found):
+        spans.append(spans[-1] + (geometry.sizes[d] - 1) * geometry.strides[d])
+    spans.reverse()
+    levels = tuple((geometry.sizes[d], span, geometry.strides[d]) for d, span in zip(found, spans[1:]))
+    units = tuple(1 if s == 0 else n for n, s in zip(geometry.sizes, geometry.strides))
+    return _Windows(levels, spans[0], tuple(found.index(d) for d in dims), units)
+
+
+def _by_windows(geometry: TensorGeometry) -> _Windows | None:
+    """Return the windows whose slices replace a gather on this platform; None if they are too many."""
+    if not forms().blocks:
+        return None
+    found = _windows_of(geometry)
+    whole = prod(n for n, _, _ in found.levels) * 4 + found.extent
+    held, outer = True, 1
+    for count, size, step in found.levels:
+        outer *= count
+        held = held and few(size, step) and outer * size <= 4 * whole
+    return found if held else None
+
+
+def _read_levels(run: Any, levels: tuple[Shape, ...]) -> Any:
+    """Return the elements of the windows of a run, a dimension for each level."""
+    for depth, (count, size, step) in enumerate(levels):
+        run = jnp.moveaxis(run, -1, 0)  # the run of each window so far is the last dimension
+        run = jnp.moveaxis(read_windows(run, count, size, step), (0, 1), (depth, -1))
+    return run.reshape(run.shape[:-1])
+
+
 def gather_strided(array: Any, geometry: TensorGeometry, offset: Any) -> Any:
     """Read by a gather, with `offset` in place of the geometry's own."""
     if geometry.numel == 0:
         return jnp.zeros(geometry.sizes, array.dtype)
+    if (found := _by_windows(geometry)) is not None:
+        run = slice_read(array.reshape(-1), (offset,), (found.extent,), (1,))
+        part = lax.transpose(_read_levels(run, found.levels), found.order).reshape(found.units)
+        return jnp.broadcast_to(part, geometry.sizes)
     return array.reshape(-1).at[strided_indices(geometry, offset, array.size)].get(mode="promise_in_bounds")
 
 
@@ -172,6 +244,18 @@ def scatter_add_strided(array: Any, geometry: TensorGeometry, offset: Any, new: 
     if geometry.numel == 0:
         return array
     index = strided_indices(geometry, offset, array.size)
+    if (found := _by_windows(geometry)) is not None:
+        repeated = tuple(d for d, (unit, n) in enumerate(zip(found.units, geometry.sizes)) if unit != n)
+        part = widen(summed(new, repeated, keepdims=True) if repeated else new)
+        part = part.reshape(tuple(found.levels[i][0] for i in found.order))
+        part = lax.transpose(part, np.argsort(found.order).tolist())[..., None]
+        for depth, (_, size, step) in reversed(list(enumerate(found.levels))):
+            # Each dimension and the run within it become the run of the dimension around it.
+            part = jnp.moveaxis(part, (depth, -1), (0, 1))
+            part = jnp.moveaxis(add_windows(part, ((part.shape[0] - 1) * step + size,), step), 0, -1)
+        run = slice_read(array.reshape(-1), (offset,), (found.extent,), (1,))
+        total = (widen(run) + part).astype(array.dtype)
+        return slice_write(array.reshape(-1), total, (offset,), (found.extent,), (1,)).reshape(array.shape)
     unique = not geometry.overlaps()
     flat, new = (array, new) if unique else (widen(array), widen(new))
     flat = flat.reshape(-1).at[index].add(new, mode="promise_in_bounds", unique_indices=unique)

@@ -37,6 +37,7 @@ from .strided import (
     slice_write,
     strided_plan,
 )
+from .windows import add_windows, few, read_windows, write_windows
 
 Starts = Sequence[Any]
 
@@ -318,16 +319,26 @@ class Unfold(ViewStep):
         return (slice(None),) * self.dim + (windows,)
 
     def replay(self, array: Any, starts: Starts) -> Any:
+        if few(self.size, self.step):
+            windows = read_windows(jnp.moveaxis(array, self.dim, 0), self.count(array.shape), self.size, self.step)
+            return jnp.moveaxis(windows, (0, 1), (self.dim, -1))
         windows = array.at[self._index(array.shape)].get(mode="promise_in_bounds")
         return jnp.moveaxis(windows, self.dim + 1, -1)
 
     def write_back(self, array: Any, new: Any, starts: Starts) -> Any:
         if self.step < self.size and self.count(array.shape) > 1:
             raise OverlapError(OVERLAP)
+        if few(self.size, self.step):
+            new, array = jnp.moveaxis(new, (self.dim, -1), (0, 1)), jnp.moveaxis(array, self.dim, 0)
+            return jnp.moveaxis(write_windows(array, new, self.step), 0, self.dim)
         new = jnp.moveaxis(new, -1, self.dim + 1)
         return array.at[self._index(array.shape)].set(new, mode="promise_in_bounds", unique_indices=True)
 
     def transpose(self, grad: Any, shape: Shape, dtype: np.dtype, starts: Starts) -> Any:
+        if few(self.size, self.step):
+            windows = jnp.moveaxis(grad, (self.dim, -1), (0, 1))
+            length = (shape[self.dim],)
+            return jnp.moveaxis(add_windows(windows, length, self.step), 0, self.dim)
         grad = jnp.moveaxis(grad, -1, self.dim + 1)
         wide = widen(grad)
         whole = jnp.zeros(shape, wide.dtype).at[self._index(shape)].add(wide, mode="promise_in_bounds")
