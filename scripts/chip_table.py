@@ -261,7 +261,7 @@ def page(found: dict[str, Any]) -> str:
             for name, counts in sorted(rows.items())
         ],
         "",
-        f"Programs that are refused, take {SLOW:.0f} CPU seconds to compile, or access more than {MUCH:.0f} times the bytes",
+        f"Programs that are refused, take {SLOW:.0f} CPU seconds to compile, or access {MUCH:.0f} times the bytes",
         "of their arguments and results:",
         "",
         "| program | |",

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
     ("errors", "config", "version", "declared", "decorators", "immutable", "platforms", "refused", "return_types",
-     "table",  "threefry", "warn_always"),
+     "table", "threefry", "warn_always"),
     ("dtypes", "dtype_object", "devices", "meshes", "dtype_info", "size", "sizes", "switches"),
     ("limits", "execution", "compile_cache", "donation", "missing", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
