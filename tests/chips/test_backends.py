@@ -82,7 +82,7 @@ def test_programs_are_traced_for_the_targets_platform(compiler):
         xgrad.ones(8, device=chip).exp()
     seen.clear()
     report.on_target()
-    assert seen == ["tpu"]
+    assert {*seen} == {"tpu"}  # 64 bits: it is looked through once more before
 
 
 @pytest.mark.eager("launches")

@@ -227,9 +227,7 @@ def test_set_refuses_tangents_as_torch_does():
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(xgrad.ones(2), xgrad.ones(2))
         for x, source in ((xgrad.zeros(2), dual), (dual, xgrad.zeros(2))):
-            with pytest.raises(
-                NotImplementedError, match="forward AD with set_ that does not support it"
-            ):
+            with pytest.raises(NotImplementedError, match="forward AD with set_ that does not support it"):
                 x.set_(source)
 
 

@@ -175,7 +175,8 @@ def devices() -> Iterator[Finding]:
     x64 = jax.numpy.asarray(0.0, dtype=float).dtype == "float64"
     how = "enabled" if x64 else 'off: jax.config.update("jax_enable_x64", True) allows float64 and int64'
     yield Finding(None, f"x64 is {how}")
-    word, asked = xgrad.get_float32_matmul_precision(), jax.config.jax_default_matmul_precision
+    word = xgrad.get_float32_matmul_precision()
+    asked = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue] - made at run time
     yield Finding(None, f"products of float32: {word}" + (f", jax_default_matmul_precision={asked}" if asked else ""))
 
 
