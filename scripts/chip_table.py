@@ -165,7 +165,7 @@ class Compiler:
     """A child process that is started again after a program that ended it, or that took too long."""
 
     def __init__(self, limit: float = LIMIT) -> None:
-        self.limit, self.process, self.lines = limit, None, queue.Queue()
+        self.limit, self.process, self.reader, self.lines = limit, None, None, queue.Queue()
 
     def _start(self) -> None:
         self.process = subprocess.Popen(
@@ -173,7 +173,8 @@ class Compiler:
             stderr=subprocess.DEVNULL, text=True, env={**os.environ, **ENVIRONMENT},
         )  # fmt: skip
         self.lines = lines = queue.Queue()
-        threading.Thread(target=self._read, args=(self.process.stdout, lines), daemon=True).start()
+        self.reader = threading.Thread(target=self._read, args=(self.process.stdout, lines), daemon=True)
+        self.reader.start()
 
     @staticmethod
     def _read(stream: Any, lines: queue.Queue) -> None:
@@ -200,8 +201,9 @@ class Compiler:
     def close(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
-            self.process = None
+            self.reader.join()
+            with self.process:  # waits, and closes its pipes
+                self.process = None
 
 
 def walk(wanted: list[Job], found: dict[str, Any], write: Any = None) -> dict[str, Any]:

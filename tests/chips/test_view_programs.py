@@ -13,6 +13,9 @@ FIGURES = json.loads(Path(__file__).with_name("views.json").read_text())
 SCRIPT = Path(__file__).parents[2] / "scripts" / "chips_views.py"
 
 
+WHOLE = {"t"}  # a write of all elements does not read the root, whose memory XLA leaves alone
+
+
 @pytest.mark.parametrize("program", FIGURES)
 def test_a_program_moves_no_more_bytes_than_its_figure(program):
     """A program of its own process: the compiler may end it."""
@@ -24,4 +27,4 @@ def test_a_program_moves_no_more_bytes_than_its_figure(program):
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["bytes"] <= 1.05 * FIGURES[program]
     assert found["seconds"] < 20
-    assert found["aliased"] == (kind == "write")
+    assert found["aliased"] == (kind == "write" and name not in WHOLE)

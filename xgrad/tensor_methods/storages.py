@@ -198,13 +198,13 @@ class UntypedStorage:
     def __reduce__(self) -> Any:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object: pickle or xgrad.save() the tensors")
 
-    resize_ = _refused(
+    resize_: Any = _refused(
         "resize_", "Use tensor.resize_(sizes); to give memory up (resize_(0)), drop the tensors or assign "
         "x.data = xgrad.empty(0)."
     )  # fmt: skip
-    copy_ = _refused("copy_", "Use tensor.copy_(other).")
-    fill_ = _refused("fill_", "Use tensor.fill_(value).")
-    __setitem__ = _refused("__setitem__", "Write to the tensor: x[index] = value.")
+    copy_: Any = _refused("copy_", "Use tensor.copy_(other).")
+    fill_: Any = _refused("fill_", "Use tensor.fill_(value).")
+    __setitem__: Any = _refused("__setitem__", "Write to the tensor: x[index] = value.")
 
 
 class TypedStorage(UntypedStorage):
