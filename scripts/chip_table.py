@@ -233,13 +233,35 @@ def ratio(row: dict[str, Any]) -> float:
     return row["bytes"] / row["ideal"] if row["state"] == PLAIN and row["ideal"] >= SMALL else 0.0
 
 
-def remarks(row: dict[str, Any]) -> list[str]:
-    """Return what the page says of a program that is not plain."""
+# Why a program accesses many times its bytes: the likely reason, by how its operator's name begins.
+REASONS = {
+    ("linalg_", "cholesky", "ldl", "lobpcg", "logdet", "ormqr", "triangular", "slogdet", "pinverse"):
+        "a factorization is a loop over columns, each of which goes through the matrix",
+    ("addbmm", "baddbmm", "bmm", "matrix_power", "kron"):
+        "float32 products are several bfloat16 passes, and small matrices are padded to tiles of 8 x 128",
+    ("log_softmax", "logsumexp", "softmax", "softmin", "std", "var", "prod", "cumprod"):
+        "several passes, each of which reads all numbers",
+    ("sum", "mean", "cdist", "vander", "norm"): "a small last dimension is padded to 128 lanes",
+}  # fmt: skip
+
+
+def reason(name: str, row: dict[str, Any]) -> str:
+    """Return the likely reason for which a program accesses many times the bytes of its arguments and results."""
+    for names, why in REASONS.items():
+        if name.startswith(names):
+            return why
+    if row["gathers"] or row["scatters"]:
+        return "the places are data, and XLA gathers and scatters one element or row after the other"
+    return "not looked up"
+
+
+def remarks(name: str, row: dict[str, Any]) -> list[str]:
+    """Return what the page says of an operator's program that is not plain."""
     if row["state"] != PLAIN:
         return [row["state"] + (f": {row['why']}" if "why" in row else "")]
     found = [f"{row['seconds']:.0f} s to compile"] if row["seconds"] >= SLOW else []
     if ratio(row) >= MUCH:
-        found.append(f"{ratio(row):.0f} times the bytes of its arguments and results")
+        found.append(f"{ratio(row):.0f} times the bytes: {reason(name, row)}")
     return found
 
 
@@ -264,12 +286,12 @@ def page(found: dict[str, Any]) -> str:
         ],
         "",
         f"Programs that are refused, take {SLOW:.0f} CPU seconds to compile, or access {MUCH:.0f} times the bytes",
-        "of their arguments and results:",
+        "of their arguments and results, with the likely reason, which was not looked up row by row:",
         "",
         "| program | |",
         "| --- | --- |",
     ]
-    lines += [f"| {key} | {'; '.join(said)} |" for key in sorted(found) if (said := remarks(found[key]))]
+    lines += [f"| {key} | {'; '.join(said)} |" for key in sorted(found) if (said := remarks(key, found[key]))]
     return "\n".join(lines) + "\n"
 
 
