@@ -9,7 +9,7 @@ empty arrays, and those that it would never make, included.  (PyTorch: c10/core/
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from math import isfinite, prod
 from typing import Any
 
@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .config import block
 from .dtypes import WIDE, x64_enabled
 from .errors import DtypeDisabledError, OutOfMemoryError
 from .platforms import traced_for
@@ -94,7 +95,7 @@ def x64_for_now(on: bool = True) -> Any:
     return jax.experimental.enable_x64(on)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@contextmanager
+@block
 def full_products() -> Iterator[None]:
     """Return a block in which products of float32 are made in float32, on an accelerator too.
 

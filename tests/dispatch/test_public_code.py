@@ -33,7 +33,7 @@ PUBLIC = [
         (xgrad.ones(2).hypot_, "@operator(", "\ndef hypot(self, other):"),
         (xgrad.acosh, '_floating("acosh", COMPLEX_TOO["acosh"]', '"The inverse hyperbolic cosine."'),
         (xgrad.Tensor.arccosh_, '_floating("acosh", COMPLEX_TOO["acosh"]', '"The inverse hyperbolic cosine."'),
-        (xgrad.digamma, "_floating(", "derivative(self=lambda grad, self: grad * _polygamma(1, self))"),
+        (xgrad.deg2rad, "_floating(", "derivative(self=lambda grad: grad * (math.pi / 180))"),
         (xgrad.linalg.inv, '@composite("inv"', "\ndef inv("),
         (xgrad.nn.functional.conv2d, "conv2d, conv_transpose2d = ", "def convolution(self, weight, bias=None, *,"),
         (xgrad.bitwise_and, '_bitwise("bitwise_and", jnp.bitwise_and', "def function(self, other):"),

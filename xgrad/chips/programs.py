@@ -6,7 +6,6 @@ in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from ..compiler.function import CompiledFunction
 from ..compiler.rehearsal import Keeping
 from ..compiler.shardings import put_in
 from ..compiler.turns import turns
+from ..config import block
 from ..devices import misfit
 from ..errors import PlacementError
 from ..execution.execute import queue_now, suspended
@@ -82,7 +82,7 @@ def _of_lazy() -> Asked:
     return Asked("the last lazy program", fused.jitted, [one(), *fused.structs], donate)
 
 
-@contextmanager
+@block
 def _traced(step: CompiledFunction, args: tuple, kwargs: dict) -> Iterator[tuple[Any, list[Any]]]:
     """Within the block there is an entry for a call, traced now and not kept, with the call's leaves."""
     if step._in is not None:

@@ -4,10 +4,9 @@ Such a tensor holds a Pending of a queue that never runs.  A trace takes it as a
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from ..config import settings, state
+from ..config import block, settings, state
 from .pending import Pending, aval_of
 from .queue import Queue
 
@@ -33,7 +32,7 @@ _queue = NoValues()
 _queue.only_shapes = True
 
 
-@contextmanager
+@block
 def shapes_only(generator: Any) -> Iterator[None]:
     """Within the block operators give tensors without values; at its end the generator is as it was."""
     settings.special = True
