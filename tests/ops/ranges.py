@@ -187,10 +187,19 @@ def _declare() -> None:
 _declare()
 
 
+def _sigmoid(T, x):
+    """The sigmoid; of real numbers with a derivative that does not subtract it from 1."""
+    if x.is_complex():
+        return T.sigmoid(x)
+    sloped = T.exp(T.nn.functional.logsigmoid(x))
+    return T.sigmoid(x).detach() + sloped - sloped.detach()
+
+
 # Functions that torch's float64 has wrong, as it is right.
 EXACT: dict[str, Any] = {
     "expm1": lambda T, x: T.expm1(x).detach() + T.exp(x) - T.exp(x).detach(),
     "ndtr": lambda T, x: T.special.erfc(x * -(0.5**0.5)) / 2,
+    "sigmoid": _sigmoid,
 }
 
 
