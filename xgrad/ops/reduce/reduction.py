@@ -189,6 +189,8 @@ def scaled(
     1 that a power may have left the range, a power of two brings that number near 1.  slope: of x and the result.
     reduce: the dimensions, as a reduction takes them.
     """
+    if not x.size:
+        return compute(x)
     limit = -jnp.finfo(x.dtype).minexp
     far = 2.0 ** (limit / 2 / abs(p))
 
