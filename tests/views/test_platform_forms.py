@@ -91,7 +91,7 @@ def test_no_gather_is_left_where_slices_are_few():
 
 
 def test_a_part_is_read_with_options_only_where_it_is_a_program_of_its_own(monkeypatch):
-    monkeypatch.setattr(settings, "declared", False)  # a test before may have declared a backend
+    monkeypatch.setattr(settings, "special", False)  # no thread is lazy, and no backend declared
     read = PartRead(lambda array, start: jax.lax.dynamic_slice(array, (start,), (2,)), "cpu", {})
     calls = []
     run = read.run
