@@ -21,7 +21,7 @@ from .config import block
 from .dtypes import WIDE, x64_enabled
 from .errors import DtypeDisabledError, OutOfMemoryError
 from .platforms import traced_for
-from .refused import REFUSED, refuse_operations
+from .refused import REFUSED, programs_in, refuse_operations
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
@@ -198,7 +198,5 @@ def check_program(jaxpr: Any) -> None:
             aval = variable.aval
             if hasattr(aval, "shape") and hasattr(aval.dtype, "itemsize"):
                 check_size(aval.shape, aval.dtype)
-        for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                check_program(inner)
+        for inner in programs_in(equation):
+            check_program(inner)

@@ -40,12 +40,13 @@ def refuse_operations(platform: str, name: str, jaxpr: Any) -> None:
             dtype = getattr(variable.aval, "dtype", None)
             _check(platform, name, dtype, "")
             _check(platform, name, dtype, equation.primitive.name)
-        for inner in _inner(equation.params):
+        for inner in programs_in(equation):
             refuse_operations(platform, name, inner)
 
 
-def _inner(params: dict[str, Any]) -> Iterator[Any]:
-    for value in jax.tree.leaves(params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
+def programs_in(equation: Any) -> Iterator[Any]:
+    """Yield the jaxprs that an equation calls."""
+    for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
         found = getattr(value, "jaxpr", value)
         if hasattr(found, "eqns"):
             yield found

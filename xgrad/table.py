@@ -89,6 +89,26 @@ class Table(NamedTuple):
         console.print(drawn)
 
 
+class Tabled:
+    """An object that shows as its `table()`: as text below the caption, in colours, and as HTML in a notebook."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        table = self.table()
+        return "\n".join([table.caption, *table.lines()])
+
+    __repr__ = __str__
+
+    def print(self) -> None:
+        """Print the table in colours.  Raises `ImportError` if the package rich is not installed."""
+        self.table().print()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
 def rich_console() -> Any:
     """Return a console of the package rich.  Raises `ImportError` if it is not installed."""
     try:

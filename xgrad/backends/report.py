@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..comparison.cost import cost_of
-from ..table import Row, Table, number, seconds, size
+from ..table import Row, Table, Tabled, number, seconds, size
 from .cost import Cost
 from .events import Events, Launch
 from .on_target import OnTarget
@@ -46,7 +46,7 @@ class Estimate(NamedTuple):
         return f"{seconds(self.run)} each run ({', '.join(parts)}), {seconds(self.compile)} once, to compile"
 
 
-class Report:
+class Report(Tabled):
     """Tells what a backend did within `with backend.report() as report:`.
 
     Prints as a table (`print(report)`, or in colours with the package rich, `report.print()`), is HTML in a notebook,
@@ -256,19 +256,6 @@ class Report:
     def table(self) -> Table:
         """Return the table."""
         return Table(self.rows(), caption=f"backend {self._runtime.backend.name}", numbers=False)
-
-    def __str__(self) -> str:
-        table = self.table()
-        return "\n".join([table.caption, *table.lines()])
-
-    __repr__ = __str__
-
-    def print(self) -> None:
-        """Print the table in colours.  Raises `ImportError` if the package rich is not installed."""
-        self.table().print()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the time of a run, without compiling, as bars, into matplotlib axes `ax` or a new figure; returns them.

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from ..immutable import Immutable, fixed
-from ..table import Row, Table, number, seconds, size
+from ..table import Row, Table, Tabled, number, seconds, size
 from .answers import Answer
 from .programs import Asked
 from .reading import Reading
@@ -18,7 +18,7 @@ _BYTES = {
 }  # fmt: skip
 
 
-class ChipReport(Reading, Immutable):
+class ChipReport(Tabled, Reading, Immutable):
     """What the compiler of a target says of one program.
 
     `fits`: it compiles, and the chip has room for it; `state`: "compiles", "does not fit", "refused", "ends the
@@ -121,19 +121,6 @@ class ChipReport(Reading, Immutable):
         """Return the table."""
         over = "".join(f", {name}={n}" for name, n in self._program.mesh)
         return Table(self.rows(), caption=f"{self.name} on {self.target.name}{over}", numbers=False)
-
-    def __str__(self) -> str:
-        table = self.table()
-        return "\n".join([table.caption, *table.lines()])
-
-    __repr__ = __str__
-
-    def print(self) -> None:
-        """Print the table in colours.  Raises `ImportError` if the package rich is not installed."""
-        self.table().print()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the cycles of the heaviest parts as bars, into matplotlib axes `ax` or a new figure; returns them.
