@@ -11,9 +11,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
+from ..compile_cache.parts import in_parts
 from ..compiler import compile, modes
 from ..compiler.function import CompiledFunction
 from ..compiler.rehearsal import Keeping
@@ -138,31 +139,18 @@ def _with_lines(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 
     Compilers join the locations of operators' programs with those of their calls only by name.
     """
-    jaxpr = closed.jaxpr
     parts: list[tuple[str, list]] = []
-    for eqn in jaxpr.eqns:
+    for eqn in closed.jaxpr.eqns:
         line = line_of_trace(eqn.source_info.traceback)
         if not parts or parts[-1][0] != line:
             parts.append((line, []))
         parts[-1][1].append(eqn)
-    later = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
-    pieces = []
-    for line, eqns in reversed(parts):
-        made = [v for eqn in eqns for v in eqn.outvars if v in later]
-        own = {v for eqn in eqns for v in eqn.outvars}
-        read = [v for eqn in eqns for v in eqn.invars if not isinstance(v, Literal)]
-        taken = list(dict.fromkeys(v for v in read if v not in own))
-        later.update(taken)
-        piece = ClosedJaxpr(jaxpr.replace(constvars=[], invars=taken, outvars=made, eqns=eqns), [])
-        pieces.append((line, taken, made, jaxpr_as_fun(piece)))
 
-    def program(*operands: Any) -> list[Any]:
-        values = dict(zip(jaxpr.constvars, closed.consts)) | dict(zip(jaxpr.invars, operands))
-        for line, taken, made, function in reversed(pieces):
-            with jax.named_scope(line):
-                values.update(zip(made, function(*[values[v] for v in taken])))
-        return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
+    def under(line: str, part: Callable[..., list[Any]], operands: list[Any]) -> list[Any]:
+        with jax.named_scope(line):
+            return part(*operands)
 
+    program = in_parts(closed, parts, under)
     vars(program)["lines"] = [line for line, _ in parts]  # on which the text of an answer depends
     return program
 

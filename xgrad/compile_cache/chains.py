@@ -11,7 +11,7 @@ chain a result that has several users ends a function that XLA does not inline, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ..platforms import traced_for
+from .parts import in_parts, variables
 
 DEEP = 128  # operations in a row; of shorter chains XLA makes good programs
 MOST = 64  # operations of a function
@@ -46,46 +47,29 @@ def with_chains(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
         if len(jaxpr.eqns) <= DEEP or traced_for() != "cpu":
             return whole(*operands)
         parts = [*_parts(jaxpr)]
-        if not any(called for _, called in parts):
+        if not any(called for called, _ in parts):
             return whole(*operands)
-        values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *operands), strict=True))
-        last = _last_uses(jaxpr, parts)
-        for number, (eqns, called) in enumerate(parts):
-            own = {v for eqn in eqns for v in eqn.outvars}
-            given = list({v: None for v in _variables(eqns) if v not in own})
-            leaving = [v for v in own if last.get(v, -1) > number]
-            part = jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=[], invars=given, outvars=leaving, eqns=eqns), []))
-            values.update(zip(leaving, (_called if called else _run)(part, [values[v] for v in given]), strict=True))
-        return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
+        return in_parts(closed, parts, _run)(*operands)
 
     program.__name__ = "jaxpr_as_fun"
     return program
 
 
-def _run(part: Callable[..., list[Any]], operands: list[Any]) -> list[Any]:
-    return part(*operands)
+def _run(called: bool, part: Callable[..., list[Any]], operands: list[Any]) -> list[Any]:
+    """Run a part, or call it as a function that XLA does not inline.
 
-
-def _called(part: Callable[..., list[Any]], operands: list[Any]) -> list[Any]:
-    """Call a function that XLA does not inline.  The attribute is the call's alone: its operations are fused."""
+    The attribute is the call's alone: its operations are fused.
+    """
+    if not called:
+        return part(*operands)
     (eqn,) = jax.make_jaxpr(jax.jit(part))(*operands).jaxpr.eqns
     with set_xla_metadata(inlineable="false"):
         return eqn.primitive.bind(*operands, **eqn.params)
 
 
-def _variables(eqns: Iterable[Any]) -> Iterator[Any]:
-    return (v for eqn in eqns for v in eqn.invars if not isinstance(v, Literal))
-
-
-def _last_uses(jaxpr: Any, parts: list[tuple[list[Any], bool]]) -> dict[Any, int]:
-    """Return {variable: number of the last part that uses it}; a result of the whole is used after all parts."""
-    last = {v: number for number, (eqns, _) in enumerate(parts) for v in _variables(eqns)}
-    return last | {v: len(parts) for v in jaxpr.outvars if not isinstance(v, Literal)}
-
-
-def _parts(jaxpr: Any) -> Iterator[tuple[list[Any], bool]]:
+def _parts(jaxpr: Any) -> Iterator[tuple[bool, list[Any]]]:
     """Yield the equations in order, in parts, each with True if it is one of a deep chain: a function of its own."""
-    uses = Counter(_variables(jaxpr.eqns))
+    uses = Counter(variables(jaxpr.eqns))
     uses.update(v for v in jaxpr.outvars if not isinstance(v, Literal))
     row: list[Any] = []
     depths: dict[Any, int] = {}  # of what the row computes: how many of its operations stand behind one another
@@ -98,21 +82,21 @@ def _parts(jaxpr: Any) -> Iterator[tuple[list[Any], bool]]:
         if max(depths.values(), default=0) > DEEP:
             yield from _functions(row, uses)
         elif row:
-            yield row, False
+            yield False, row
         row, depths = [], {}
         if eqn is not None:
-            yield [eqn], False
+            yield False, [eqn]
 
 
-def _functions(row: list[Any], uses: Counter[Any]) -> Iterator[tuple[list[Any], bool]]:
+def _functions(row: list[Any], uses: Counter[Any]) -> Iterator[tuple[bool, list[Any]]]:
     part: list[Any] = []
     for eqn in row:
         part.append(eqn)
         if len(part) == MOST or any(uses[v] > 1 for v in eqn.outvars):
-            yield part, True
+            yield True, part
             part = []
     if part:
-        yield part, True
+        yield True, part
 
 
 def _ends(eqn: Any) -> bool:
