@@ -161,11 +161,11 @@ def ratio(row: dict[str, Any]) -> float:
 # Why a program accesses many times its bytes: the likely reason, by how its operator's name begins.
 REASONS = {
     ("linalg_", "cholesky", "ldl", "lobpcg", "logdet", "ormqr", "triangular", "slogdet", "pinverse"):
-        "a factorization is a loop over columns, each of which goes through the matrix",
+        "a factorization loops over the columns and reads the matrix for each",
     ("addbmm", "baddbmm", "bmm", "matrix_power", "kron"):
         "float32 products are several bfloat16 passes, and small matrices are padded to tiles of 8 x 128",
     ("log_softmax", "logsumexp", "softmax", "softmin", "std", "var", "prod", "cumprod"):
-        "several passes, each of which reads all numbers",
+        "several passes read all numbers",
     ("sum", "mean", "cdist", "vander", "norm"): "a small last dimension is padded to 128 lanes",
 }  # fmt: skip
 
@@ -176,7 +176,7 @@ def reason(name: str, row: dict[str, Any]) -> str:
         if name.startswith(names):
             return why
     if row["gathers"] or row["scatters"]:
-        return "the places are data, and XLA gathers and scatters one element or row after the other"
+        return "the index is data, so XLA gathers or scatters one element or row at a time"
     return "not looked up"
 
 
