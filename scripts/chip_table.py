@@ -23,12 +23,12 @@ import jax
 import numpy as np
 
 import xgrad
+from xgrad.base.dtypes import INEXACT, bfloat16
+from xgrad.base.limits import x64_for_now
+from xgrad.base.platforms import tracing_for
 from xgrad.conformance import operators
 from xgrad.conformance.cases import Case, fits, read, samples_of
 from xgrad.conformance.operator_rows import operators as table
-from xgrad.dtypes import INEXACT, bfloat16
-from xgrad.limits import x64_for_now
-from xgrad.platforms import tracing_for
 from xgrad.tensor import from_array
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 import xgrad
-from xgrad.platforms import tracing_for
+from xgrad.base.platforms import tracing_for
 from xgrad.views import platforms
 from xgrad.views.chain import ViewChain
 

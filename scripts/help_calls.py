@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import xgrad
-from xgrad.conformance.drawn import arguments
+from xgrad.conformance.sample_arrays import arguments
 from xgrad.dispatch.operator import Operator
 from xgrad.dispatch.override_calls import _as_given
 from xgrad.dispatch.samples import Draw, Sample

@@ -14,9 +14,9 @@ import pathlib
 import sys
 from collections import Counter
 
+from xgrad.base.unsupported import TABLE
 from xgrad.dispatch import declare, tables
 from xgrad.dispatch.operator import formula_of, linear
-from xgrad.unsupported import TABLE
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 PARITY = json.loads((DOCS / "parity.json").read_text())

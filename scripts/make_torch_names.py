@@ -1,4 +1,4 @@
-"""Write xgrad/torch_names.txt: PyTorch's public names by namespace, which errors for missing names look up.
+"""Write xgrad/base/torch_names.txt: PyTorch's public names by namespace, which errors for missing names look up.
 
 Run it with the torch that xgrad is compared with: `python scripts/make_torch_names.py`.
 """
@@ -39,7 +39,7 @@ def main() -> None:
     for space in NAMESPACES:
         module = importlib.import_module("torch" if space == "torch" else f"torch.{space}")
         lines.append(f"{'' if space == 'torch' else space}: {' '.join(names(module))}\n")
-    Path(__file__).parents[1].joinpath("xgrad", "torch_names.txt").write_text("".join(lines))
+    Path(__file__).parents[1].joinpath("xgrad", "base", "torch_names.txt").write_text("".join(lines))
 
 
 if __name__ == "__main__":

@@ -101,8 +101,8 @@ def functions(namespace: str) -> str:
 def methods() -> str:
     """Tensor's methods and properties that neither its class body nor a function of the same name tells of."""
     import xgrad
+    from xgrad.base.unsupported import Unsupported
     from xgrad.dispatch import tables
-    from xgrad.unsupported import Unsupported
 
     shown = {
         name: value

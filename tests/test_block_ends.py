@@ -15,8 +15,8 @@ import pytest
 import xgrad
 from xgrad.config import Block, block, narrowing_refused, settings, state
 from xgrad.dispatch.operator_modes import OperatorMode
+from xgrad.execution.deferred import together
 from xgrad.execution.execute import suspended
-from xgrad.execution.together import together
 from xgrad.optim.placing import outside_of_trace
 from xgrad.utils import checkpoint
 

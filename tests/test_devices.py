@@ -271,7 +271,7 @@ def test_policy_switched_off_leaves_gradients_where_the_first_one_arrives(create
 
 
 def test_a_device_that_declares_strides_has_its_views_tracked_by_geometry():
-    from xgrad.platforms import STRIDED
+    from xgrad.base.platforms import STRIDED
 
     def name_after_write(x):
         y = x.clone()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad import dtypes
+from xgrad.base import dtypes
 
 NAMES = [name for name in dtypes.__all__ if isinstance(getattr(xgrad, name, None), xgrad.dtype)]
 
@@ -106,7 +106,7 @@ def test_a_compiled_function_traces_again_for_another_dtype():
 
 
 def test_a_64_bit_tensor_is_refused_where_jax_would_narrow_it():
-    from xgrad.limits import refuse_narrowing, x64_for_now
+    from xgrad.base.limits import refuse_narrowing, x64_for_now
 
     with x64_for_now():
         x = xgrad.ones(2, dtype=xgrad.float64)

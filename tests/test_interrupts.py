@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import xgrad
-from xgrad import donation
+from xgrad.execution import donation
 
 from .property import interrupts
 

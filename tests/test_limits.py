@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad import limits
+from xgrad.base import limits
 
 from .lanes import budget
 from .property import sizes

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad import missing
+from xgrad.base import missing
 
 ASKED = {
     ("xgrad.cuda", "memory_summary"): "PyTorch has torch.cuda.memory_summary, xgrad has not. Ask JAX: .*memory_stats",
@@ -38,7 +38,7 @@ def test_python_adds_no_second_guess(name):
         getattr(xgrad.linalg, name)
     text = traceback.format_exception(info.value)[-1]
     assert text.count("Did you mean") == 1
-    assert text == f"xgrad.missing.MissingNameError: {info.value}\n"
+    assert text == f"xgrad.base.missing.MissingNameError: {info.value}\n"
 
 
 SPACES = ["autograd", "cpu", "cuda", "fft", "func", "linalg", "nn", "nn.functional", "nn.utils", "utils", ""]

@@ -13,20 +13,22 @@ import xgrad
 
 ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
-LAYERS = (
-    ("errors", "config", "version", "declared", "decorators", "immutable", "platforms", "refused", "return_types",
-     "table", "threefry", "warn_always"),
-    ("dtypes", "dtype_object", "devices", "meshes", "dtype_info", "size", "sizes", "switches"),
-    ("limits", "execution", "compile_cache", "donation", "missing", "unsupported"),
-    ("views",), ("tensor",), ("overrides",), ("engine", "random"),
-    ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
-    ("autograd",), ("nn",), ("optim",), ("func",), ("compiler",),
+CORE = (
+    ("errors", "config", "return_types"), ("base",), ("execution", "compile_cache"), ("views",), ("tensor",),
+    ("overrides",), ("engine", "random"), ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
+    ("autograd",),
+)  # fmt: skip
+SHELL = (
+    ("nn",), ("optim",), ("func",), ("compiler",),
     ("attach", "accelerator", "amp", "cuda", "cpu", "distributed", "fft", "jit", "linalg", "masked", "profiler",
-     "signal", "special"),
+     "signal", "special", "version"),
+)  # fmt: skip
+TOOLS = (
     ("interop", "utils", "backends", "chips", "comparison", "conformance", "cli", "control_flow", "distributions",
      "library", "serialization", "testing", "types", "viz"),
     ("torch_modules",),
 )  # fmt: skip
+LAYERS = CORE + SHELL + TOOLS
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,16 @@ def test_imports_run_downwards():
         for target in _imported(path):
             if target and target[0] in rank:
                 assert rank[target[0]] <= own, f"{'/'.join(parts)} imports {'.'.join(target)}"
+
+
+def test_the_core_imports_nothing_of_the_shell(graph):
+    """Of all imports: those inside of functions, and those for the type checker, too."""
+    core = {name for names in CORE for name in names}
+    outside = {name for names in SHELL + TOOLS for name in names}
+    edges = graph.edges_of(graph.graph_of())
+    assert len(edges) > 100
+    reached = {(s, t) for s, ts in edges.items() for t in ts if s.split(".")[0] in core}
+    assert {(s, t) for s, t in reached if t.split(".")[0] in outside} == set()
 
 
 def test_no_circle_of_imports_and_no_global_that_another_module_fills(graph):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import xgrad
-from xgrad.platforms import traced_for, tracing_for
+from xgrad.base.platforms import traced_for, tracing_for
 
 ROOT = pathlib.Path(xgrad.__file__).parent
 LOWERED = {"gpu": "cuda"}  # lowering tells NVIDIA from others

@@ -8,7 +8,7 @@ import pytest
 
 import xgrad
 import xgrad.nn.functional as F
-from xgrad.platforms import tracing_for
+from xgrad.base.platforms import tracing_for
 
 ATTENTION = F.scaled_dot_product_attention
 PRODUCTS = {

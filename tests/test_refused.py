@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.limits import x64_for_now
-from xgrad.platforms import tracing_for
+from xgrad.base.limits import x64_for_now
+from xgrad.base.platforms import tracing_for
 
 SQUARE = np.eye(3) + 0.1
 REFUSED = {

@@ -1,9 +1,18 @@
-"""xgrad: PyTorch's eager autograd on JAX arrays, for devices without strides."""
+"""xgrad: PyTorch's eager autograd on JAX arrays, for devices without strides.
+
+core    base, execution (programs, queue, donated writes), views, tensor, engine, dispatch, ops, autograd
+shell   PyTorch's names on it: nn, optim, func, compiler (`xgrad.compile`), amp, fft, linalg, cuda, ...
+tools   viz, comparison, conformance, backends, chips, cli, interop, serialization, torch_modules, ...
+
+Read the core in this order: tensor.py, views/, engine/, dispatch/, ops/, autograd/.  It imports nothing of the shell.
+docs/inside.md says more.
+"""
 
 __version__ = "0.1.0"
 
 import importlib as _importlib
 import os as _os
+import sys as _sys
 from math import e as e
 from math import inf as inf
 from math import nan as nan
@@ -27,7 +36,6 @@ except Exception as _error:  # JAX is not installed, is too old, or does not fit
         _error.add_note(f"{_clash.what}: {_clash.command}")
     raise
 from . import autograd as autograd
-from . import dtypes as dtypes
 from . import linalg as linalg
 from . import nn as nn
 from . import ops as ops
@@ -44,23 +52,27 @@ from .autograd.grad_mode import is_inference as is_inference
 from .autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from .autograd.grad_mode import no_grad as no_grad
 from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
-from .devices import device as device
-from .devices import devices as devices
-from .devices import get_default_device as get_default_device
-from .devices import set_default_device as set_default_device
+from .base import dtypes as dtypes
+from .base.devices import device as device
+from .base.devices import devices as devices
+from .base.devices import get_default_device as get_default_device
+from .base.devices import set_default_device as set_default_device
+from .base.dtype_info import finfo as finfo
+from .base.dtype_info import iinfo as iinfo
+from .base.dtype_object import dtype as _dtype
+from .base.dtype_object import get_default_dtype as get_default_dtype
+from .base.dtype_object import of as _dtype_of
+from .base.dtype_object import promote_types as promote_types
+from .base.dtypes import *  # noqa: F403
+from .base.dtypes import set_default_dtype as set_default_dtype
+from .base.meshes import mesh as mesh
+from .base.missing import MissingNameError as _MissingNameError
+from .base.unsupported import unsupported as _unsupported
+from .base.warn_always import is_warn_always_enabled as is_warn_always_enabled
+from .base.warn_always import set_warn_always as set_warn_always
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
-from .dtype_info import finfo as finfo
-from .dtype_info import iinfo as iinfo
-from .dtype_object import dtype as _dtype
-from .dtype_object import get_default_dtype as get_default_dtype
-from .dtype_object import of as _dtype_of
-from .dtype_object import promote_types as promote_types
-from .dtypes import *  # noqa: F403
-from .dtypes import set_default_dtype as set_default_dtype
 from .execution.lazily import lazy as lazy
 from .execution.lazily import sync as sync
-from .meshes import mesh as mesh
-from .missing import MissingNameError as _MissingNameError
 from .ops.create.constructors import BFloat16Tensor as BFloat16Tensor
 from .ops.create.constructors import BoolTensor as BoolTensor
 from .ops.create.constructors import ByteTensor as ByteTensor
@@ -85,11 +97,11 @@ from .tensor import Size as Size
 from .tensor import Tensor as Tensor
 from .tensor_methods.storages import TypedStorage as TypedStorage
 from .tensor_methods.storages import UntypedStorage as UntypedStorage
-from .unsupported import unsupported as _unsupported
-from .warn_always import is_warn_always_enabled as is_warn_always_enabled
-from .warn_always import set_warn_always as set_warn_always
 
 newaxis = None  # x[:, newaxis] has one dimension more
+
+for _name in ("devices", "dtype_info", "dtype_object", "meshes", "size"):  # pickles of version 0.1 name these modules
+    _sys.modules[f"xgrad.{_name}"] = _importlib.import_module(f"xgrad.base.{_name}")
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name: the line below the block puts them into this one.
@@ -142,6 +154,31 @@ if _TYPE_CHECKING:
     from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from .backends import Backend as Backend
     from .backends import Cost as Cost
+    from .base.functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+    from .base.sizes import SymBool as SymBool
+    from .base.sizes import SymFloat as SymFloat
+    from .base.sizes import SymInt as SymInt
+    from .base.sizes import sym_float as sym_float
+    from .base.sizes import sym_int as sym_int
+    from .base.sizes import sym_max as sym_max
+    from .base.sizes import sym_min as sym_min
+    from .base.sizes import sym_not as sym_not
+    from .base.sizes import sym_sqrt as sym_sqrt
+    from .base.sizes import sym_sum as sym_sum
+    from .base.switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+    from .base.switches import get_deterministic_debug_mode as get_deterministic_debug_mode
+    from .base.switches import get_float32_matmul_precision as get_float32_matmul_precision
+    from .base.switches import get_num_interop_threads as get_num_interop_threads
+    from .base.switches import get_num_threads as get_num_threads
+    from .base.switches import (
+        is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+    )
+    from .base.switches import set_deterministic_debug_mode as set_deterministic_debug_mode
+    from .base.switches import set_float32_matmul_precision as set_float32_matmul_precision
+    from .base.switches import set_flush_denormal as set_flush_denormal
+    from .base.switches import set_num_interop_threads as set_num_interop_threads
+    from .base.switches import set_num_threads as set_num_threads
+    from .base.switches import use_deterministic_algorithms as use_deterministic_algorithms
     from .chips import target as target
     from .comparison.compare import compare as compare
     from .compile_cache import compile_cache_info as compile_cache_info
@@ -151,7 +188,6 @@ if _TYPE_CHECKING:
     from .control_flow import cond as cond
     from .control_flow import while_loop as while_loop
     from .func import vmap as vmap
-    from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .interop.jax import from_jax as from_jax
     from .interop.jax import to_jax as to_jax
     from .library.tags import Tag as Tag
@@ -164,28 +200,6 @@ if _TYPE_CHECKING:
     from .ops.aten import native_layer_norm as native_layer_norm
     from .serialization import load as load
     from .serialization import save as save
-    from .sizes import SymBool as SymBool
-    from .sizes import SymFloat as SymFloat
-    from .sizes import SymInt as SymInt
-    from .sizes import sym_float as sym_float
-    from .sizes import sym_int as sym_int
-    from .sizes import sym_max as sym_max
-    from .sizes import sym_min as sym_min
-    from .sizes import sym_not as sym_not
-    from .sizes import sym_sqrt as sym_sqrt
-    from .sizes import sym_sum as sym_sum
-    from .switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
-    from .switches import get_deterministic_debug_mode as get_deterministic_debug_mode
-    from .switches import get_float32_matmul_precision as get_float32_matmul_precision
-    from .switches import get_num_interop_threads as get_num_interop_threads
-    from .switches import get_num_threads as get_num_threads
-    from .switches import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
-    from .switches import set_deterministic_debug_mode as set_deterministic_debug_mode
-    from .switches import set_float32_matmul_precision as set_float32_matmul_precision
-    from .switches import set_flush_denormal as set_flush_denormal
-    from .switches import set_num_interop_threads as set_num_interop_threads
-    from .switches import set_num_threads as set_num_threads
-    from .switches import use_deterministic_algorithms as use_deterministic_algorithms
     from .torch_modules import as_torch as as_torch
     from .utils.dlpack import from_dlpack as from_dlpack
 globals().update(_FUNCTIONS[""])
@@ -249,8 +263,8 @@ _LATER |= {
         "amp.settings",
     ),
 }
-_LATER |= dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "sizes")
-_LATER |= dict.fromkeys(("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "sizes")
+_LATER |= dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "base.sizes")
+_LATER |= dict.fromkeys(("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "base.sizes")
 _LATER |= dict.fromkeys(("get_device_module", "mps", "mtia", "xpu"), "accelerator")
 _LATER |= dict.fromkeys(("cond", "while_loop"), "control_flow") | {"Tag": "library.tags"}
 _LATER |= {"GradScaler": "amp.grad_scaler", "as_torch": "torch_modules"}
@@ -269,7 +283,7 @@ _LATER |= dict.fromkeys(
         "set_num_threads",
         "use_deterministic_algorithms",
     ),
-    "switches",
+    "base.switches",
 )
 _MODULES = (
     "accelerator",

@@ -10,11 +10,11 @@ from typing import Any
 import jax
 
 from . import cpu, cuda
-from .devices import device
-from .missing import MissingNameError
-from .platforms import default_platform
+from .base.devices import device
+from .base.missing import MissingNameError
+from .base.platforms import default_platform
+from .base.unsupported import unsupported
 from .random import manual_seed as _manual_seed
-from .unsupported import unsupported
 
 __all__ = [
     "current_accelerator", "current_device_idx", "current_device_index", "device_count", "empty_cache", "is_available",

@@ -3,11 +3,12 @@
 `Tensor` and the engine import no operators: they call methods of `Tensor` that are put onto it here.
 """
 
-from . import overrides, unsupported
+from . import overrides
 from .autograd import variable
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .autograd.torch_c_names import ExecutionEngine
+from .base import unsupported
 from .dispatch import call, forward_mode, help_texts, override_calls, public_names, recorded_views, view
 from .dispatch.tables import FUNCTIONS, METHODS
 from .engine import grad_dtype, history, hooks

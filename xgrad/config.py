@@ -54,7 +54,7 @@ class ThreadState(threading.local):
     # {"place": ..., "places": ...} before each `with device:` block that is entered, the innermost last
     places: tuple[dict[str, Any], ...] = ()
     queues: dict[Any, Any] | None = None  # {declared place: its execution.queue.Queue} of lazy backends
-    together: bool = False  # True if eager backends note programs too (execution/together.py)
+    together: bool = False  # True if eager backends note programs too (execution/deferred.py)
     grad_layout: bool = True  # True if a gradient is stored where its variable is
     multithreading: bool = True  # set by set_multithreading_enabled, without effect
     graph_task: Any = None  # the GraphTask that this thread drives
@@ -119,7 +119,7 @@ class ThreadState(threading.local):
         self.__dict__.update(modes)
 
 
-# The modes that a compiled function reads in each call (compiler/modes.py).
+# The modes that a compiled function reads in each call (compiler/guards/modes.py).
 _ASKED = {
     name: getattr(ThreadState, name)
     for name in (

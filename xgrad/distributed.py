@@ -12,14 +12,14 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from . import dtypes
-from .devices import placement_of, require_here
+from .base import dtypes
+from .base.devices import placement_of, require_here
+from .base.missing import MissingNameError
+from .base.unsupported import unsupported
 from .errors import PlacementError
-from .missing import MissingNameError
 from .ops.create.casts import move
 from .ops.create.from_data import as_tensor
 from .tensor import Tensor, from_foreign
-from .unsupported import unsupported
 
 __all__ = [
     "destroy_process_group", "from_local", "full_tensor", "get_rank", "get_world_size", "is_available",

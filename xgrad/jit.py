@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from .missing import MissingNameError
+from .base.missing import MissingNameError
+from .base.unsupported import unsupported
 from .nn.module import Module as ScriptModule
-from .unsupported import unsupported
 
 __all__ = [
     "Attribute", "Final", "ScriptFunction", "ScriptModule", "annotate", "export", "fork", "freeze", "ignore",

@@ -16,13 +16,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from . import dtypes
+from .base import dtypes
+from .base.missing import MissingNameError
+from .base.unsupported import unsupported
 from .dispatch.promotion import wrap_dim, wrap_dims
 from .dispatch.tables import FUNCTIONS
-from .missing import MissingNameError
 from .ops.index.masks import truth
 from .tensor import Tensor
-from .unsupported import unsupported
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",

@@ -14,8 +14,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .base.missing import missing as _missing
 from .config import Block, settings, state
-from .missing import missing as _missing
 from .tensor import Tensor
 
 __all__ = ["disable_overrides", "handle_xgrad_function", "has_xgrad_function", "is_tensor_like"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from .autograd import profiler as _profiler
 from .autograd.profiler import record_function as record_function
-from .missing import missing as _missing
+from .base.missing import missing as _missing
 
 __all__ = [
     "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "tensorboard_trace_handler",

@@ -24,15 +24,15 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from . import threefry
-from .compile_cache.programs import jit_checked
+from .base import threefry
+from .base.devices import device as device_of
+from .base.missing import missing as _missing
 from .config import block, state
-from .devices import device as device_of
 from .errors import TracedValueError
 from .execution.execute import runs_plainly
 from .execution.pending import Pending
+from .execution.programs.programs import jit_checked
 from .execution.traces import in_trace
-from .missing import missing as _missing
 from .tensor import Tensor, from_foreign
 from .views.storage import traced
 

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import jax
 import numpy as np
 
-from . import dtypes
+from .base import dtypes
+from .base.devices import device, left_to_xla, of_trace, supports_as_strided
+from .base.dtype_object import OBJECTS, dtype
+from .base.limits import out_of_memory
+from .base.platforms import STRIDED
+from .base.size import Size, unchecked
 from .config import forward_levels, settings, state
-from .devices import device, left_to_xla, of_trace, supports_as_strided
-from .dtype_object import OBJECTS, dtype
 from .errors import InferenceTensorError, InplaceViewError
 from .execution.pending import Pending, declared_of
 from .execution.traces import trace_state
-from .limits import out_of_memory
-from .platforms import STRIDED
-from .size import Size, unchecked
 from .views.chain import ViewChain
 from .views.meta import (
     CreationMeta,
@@ -53,7 +53,7 @@ from .views.storage import (
 
 if TYPE_CHECKING:
     # The stub of what xgrad/attach.py adds; no module has that name.
-    from .methods import TensorMethods  # pyright: ignore[reportMissingModuleSource]
+    from .base.methods import TensorMethods  # pyright: ignore[reportMissingModuleSource]
 else:
     TensorMethods = object
 

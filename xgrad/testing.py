@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes
-from .missing import missing as _missing
+from .base import dtypes
+from .base.missing import missing as _missing
 from .tensor import Size, Tensor
 
 __all__ = ["assert_close"]

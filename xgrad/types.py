@@ -18,8 +18,8 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec, Sharding
 
-from .devices import device
-from .dtype_object import dtype
+from .base.devices import device
+from .base.dtype_object import dtype
 from .tensor import Tensor
 
 __all__ = ["DType", "Device", "Index", "IntOrSize", "Layout", "MemoryFormat", "Number", "Operand", "Sizes", "Tensors"]

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 import xgrad
+from xgrad.base.platforms import traced_for
 from xgrad.chips import targets
-from xgrad.platforms import traced_for
 
 V5E = xgrad.Backend("v5e", target="tpu:v5e")
 MIB = 1 << 20

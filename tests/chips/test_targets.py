@@ -10,9 +10,9 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import xgrad
+from xgrad.base.platforms import traced_for
 from xgrad.chips import targets
 from xgrad.comparison.cost import cost_of, operations_of
-from xgrad.platforms import traced_for
 
 MATRIX = jax.ShapeDtypeStruct((8, 8), np.float32)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 import xgrad
-from xgrad.compiler.match import Match
+from xgrad.compiler.guards.match import Match
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.compiler.frames import _New
+from xgrad.compiler.guards.frames import _New
 
 STEPS = 4
 pytestmark = pytest.mark.unverified("other threads write between the two runs")
@@ -232,7 +232,7 @@ def test_no_audit_hook_runs_while_young_objects_are_listed():
     # A hook in Python lets other threads run. It stays as long as its process, which therefore is another one.
     script = """
 import sys
-from xgrad.compiler.frames import _young
+from xgrad.compiler.guards.frames import _young
 
 events = []
 sys.addaudithook(lambda event, _: events.append(event))

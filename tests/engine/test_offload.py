@@ -8,7 +8,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import xgrad
 from xgrad.autograd import offload
-from xgrad.platforms import tracing_for
+from xgrad.base.platforms import tracing_for
 
 from ..oracle import as_torch, leaf, same
 

@@ -11,10 +11,10 @@ import pytest
 
 import xgrad
 import xgrad.nn.functional as F
-from xgrad.compile_cache import ahead
-from xgrad.compile_cache.ahead import compile_ahead, compiled
-from xgrad.compile_cache.programs import jit_checked
 from xgrad.config import settings
+from xgrad.execution.programs import ahead
+from xgrad.execution.programs.ahead import compile_ahead, compiled
+from xgrad.execution.programs.programs import jit_checked
 
 pytestmark = pytest.mark.eager("launches")
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xgrad.compile_cache.unfused import apart
+from xgrad.execution.programs.barriers import apart
 
 
 def products(x, y):

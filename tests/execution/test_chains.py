@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.compile_cache import chains
-from xgrad.platforms import tracing_for
+from xgrad.base.platforms import tracing_for
+from xgrad.execution.programs import chains
 
 from ..oracle import same
 

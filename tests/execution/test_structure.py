@@ -10,7 +10,7 @@ import pytest
 
 import xgrad
 from xgrad.engine.programs import segment
-from xgrad.execution import alive
+from xgrad.execution import liveness as alive
 from xgrad.execution import queue as queues
 
 from ..oracle import same

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad import threefry
-from xgrad.compile_cache.ahead import compiled
+from xgrad.base import threefry
 from xgrad.config import settings
-from xgrad.ops.create import early
+from xgrad.execution.programs.ahead import compiled
+from xgrad.ops.create import host_first as early
 from xgrad.random import default_generator
 
 SEEDS = (0, 7, 2**31, 2**32 - 1, 2**32, 2**63 + 5)

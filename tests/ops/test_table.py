@@ -19,8 +19,8 @@ import pytest
 
 import xgrad
 from xgrad.autograd import forward_ad
-from xgrad.conformance import gauges
-from xgrad.conformance.drawn import FLOATING, arguments
+from xgrad.conformance import phase as gauges
+from xgrad.conformance.sample_arrays import FLOATING, arguments
 from xgrad.dispatch.call import call
 from xgrad.dispatch.inplace import call_inplace
 from xgrad.dispatch.operator import Operator, asks_for, formula_of, linear

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 import xgrad
-from xgrad.compile_cache.ahead import compiled, expected
 from xgrad.config import settings
+from xgrad.execution.programs.ahead import compiled, expected
 
 pytestmark = pytest.mark.eager("launches")
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import xgrad
 from xgrad.config import state
-from xgrad.donation import through_jax
+from xgrad.execution.donation import through_jax
 from xgrad.views.storage import writing
 
 N = 50_000

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.compile_cache.programs import PartRead
+from xgrad.base.platforms import tracing_for
 from xgrad.config import settings
-from xgrad.platforms import tracing_for
+from xgrad.execution.programs.programs import PartRead
 from xgrad.views.chain import ViewChain
 
 VIEWS = [

@@ -1,6 +1,6 @@
 """Automatic mixed precision: autocast, the scaling of losses, custom Functions (PyTorch: torch.amp)."""
 
-from ..missing import missing as _missing
+from ..base.missing import missing as _missing
 from .autocast_mode import autocast as autocast
 from .autocast_mode import autocast_decorator as autocast_decorator
 from .autocast_mode import is_autocast_available as is_autocast_available

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtype_object import of
+from ..base.dtypes import FLOATS, as_dtype
 from ..config import Block, state
-from ..dtype_object import of
-from ..dtypes import FLOATS, as_dtype
 from . import settings
 from .settings import is_autocast_available as is_autocast_available
 from .settings import kind_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FLOATS, float64
+from ..base.dtypes import FLOATS, float64
 from ..tensor import Tensor
 from .autocast_mode import autocast
 from .settings import get_autocast_dtype, is_autocast_enabled, kind_of

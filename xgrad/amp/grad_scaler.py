@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..autograd.grad_mode import no_grad
+from ..base.dtypes import float16
 from ..config import state
-from ..dtypes import float16
 from ..execution.execute import queue_now
 from ..optim.placing import outside_of_trace
 from ..tensor import Tensor, from_array

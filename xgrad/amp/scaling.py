@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..config import state
-from ..dispatch.together import Together
+from ..dispatch.multi_write import Together
 from ..execution.shapes import MOST_RESULTS
 from ..optim.placing import filled
 from ..tensor import Tensor

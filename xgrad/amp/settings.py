@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..base.devices import _PLATFORM, device
+from ..base.dtype_object import dtype, of
+from ..base.dtypes import FLOATS, as_dtype, bfloat16, float16
 from ..config import state
-from ..devices import _PLATFORM, device
 from ..dispatch import declare
 from ..dispatch.autocasting import Settings, default_dtype, install, settled
-from ..dtype_object import dtype, of
-from ..dtypes import FLOATS, as_dtype, bfloat16, float16
 
 # Types of devices that PyTorch knows and XLA does not run on.
 _FOREIGN = frozenset({

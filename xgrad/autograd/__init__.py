@@ -4,8 +4,8 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from ..base.missing import MissingNameError as _MissingNameError
 from ..engine.saved_variable import SavedVariable as SavedTensor  # the name by which PyTorch shows it
-from ..missing import MissingNameError as _MissingNameError
 from . import forward_ad as forward_ad
 from . import graph as graph
 from .anomaly_mode import _current_autograd_node as _current_autograd_node

@@ -7,17 +7,17 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.size import Size
 from ..batching.batched_tensor import VmapLevel, in_level, inner_value, remove_batch, wrap
-from ..compile_cache.programs import jit_checked
 from ..config import settings, state
 from ..dispatch import tables
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.engine import execute
 from ..engine.node import Node
 from ..engine.placement import beside
+from ..execution.programs.programs import jit_checked
 from ..overrides import dispatch, overloaded
-from ..size import Size
 from ..tensor import Tensor, from_array
 from .compiled_backward import use
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from ..base.dtypes import INEXACT
+from ..base.missing import missing as _missing
 from ..config import Generated, forward_levels, state
 from ..dispatch import tables
 from ..dispatch.view import view, view_along
-from ..dtypes import INEXACT
 from ..engine.placement import zeros
 from ..engine.python_function_jvp import check_shape, layout
-from ..missing import missing as _missing
 from ..tensor import Tangents, Tensor, from_array
 from ..views.storage import place_of
 from ..views.value_ops import BitCast as _BitCast

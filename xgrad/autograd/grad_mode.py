@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..base.decorators import in_block, in_blocks
 from ..config import INFERENCE_LEVEL, Block, state
-from ..decorators import in_block, in_blocks
 from ..tensor import Tensor
 
 

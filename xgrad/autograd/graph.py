@@ -4,10 +4,10 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..base.missing import missing as _missing
 from ..engine import node as _node
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.hooks import RemovableHandle
-from ..missing import missing as _missing
 from ..tensor import Tensor
 from .multi_grad import node_of, register_multi_grad_hook
 from .mutation import allow_mutation_on_saved_tensors

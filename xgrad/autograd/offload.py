@@ -16,9 +16,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..base.platforms import traced_for
 from ..engine.saved_variable import plain_entry
 from ..execution.execute import transferred
-from ..platforms import traced_for
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
 

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from ..missing import MissingNameError
+from ..base.missing import MissingNameError
 from .backend import Backend as Backend
 from .cost import Cost as Cost
 from .torch_names import LIBRARIES as _LIBRARIES

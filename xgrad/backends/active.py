@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..base.decorators import in_block
 from ..config import Block, state
-from ..decorators import in_block
 
 
 class Active(Block):

@@ -13,14 +13,14 @@ from typing import Any
 
 import jax
 
-from .. import declared
+from ..base import declared
+from ..base.devices import device, placement_of
 from ..chips import target as chip
-from ..devices import device, placement_of
 from .active import Active
 from .cost import Cost
-from .lacks import dtypes_left, dtypes_named, lacking, named
 from .report import Report
 from .runtime import Runtime
+from .without import dtypes_left, dtypes_named, lacking, named
 
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..autograd.grad_mode import no_grad
-from ..devices import placement_of
+from ..base.devices import placement_of
 from ..execution.execute import suspended
 from ..execution.pending import quietly
 from ..tensor import from_foreign

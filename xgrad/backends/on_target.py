@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..base.table import Row, number, seconds, size
 from ..chips import Answer
-from ..table import Row, number, seconds, size
 from .events import Events
 
 _MOST = 6  # programs that are shown

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..base.table import Row, Table, Tabled, number, seconds, size
 from ..comparison.cost import cost_of
-from ..table import Row, Table, Tabled, number, seconds, size
 from .cost import Cost
 from .events import Events, Launch
 from .on_target import OnTarget

@@ -21,22 +21,22 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..base.declared import DeclaredPlace
+from ..base.devices import Devices, settled
+from ..base.dtypes import x64_enabled
+from ..base.platforms import STRIDED
 from ..batching.batched_kernel import BatchedOperator, batched_operator
-from ..compile_cache.programs import Known
 from ..config import settings, state
-from ..declared import DeclaredPlace
-from ..devices import Devices, settled
 from ..dispatch.kernel import kernel_of
 from ..dispatch.operator import Operator
-from ..donation import Writing, run_writing
-from ..dtypes import x64_enabled
 from ..errors import BackendError
+from ..execution.donation import Writing, run_writing
 from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
+from ..execution.programs.programs import Known
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
-from ..platforms import STRIDED
 from .events import Events, Fallback, Launch
 from .lazily import queue_of
 from .lowering import is_lowered, lowered

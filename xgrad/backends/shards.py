@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax.sharding import SingleDeviceSharding
 
-from ..devices import replicated
+from ..base.devices import replicated
 from ..execution.pending import Pending, spread
 
 

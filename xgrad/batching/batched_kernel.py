@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 
-from ..compile_cache.half import summed
 from ..dispatch.kernel import Kernel
 from ..dispatch.operator import Operator
 from ..dispatch.plan import Plan
+from ..execution.programs.half import summed
 
 
 class BatchedOperator(Operator):

@@ -17,6 +17,7 @@ An operator with arguments of several levels runs at the innermost first; below,
 from collections.abc import Callable
 from typing import Any
 
+from ..base.dtypes import INEXACT
 from ..config import state
 from ..dispatch.call import call
 from ..dispatch.forward_mode import forward
@@ -27,7 +28,6 @@ from ..dispatch.operands import operand
 from ..dispatch.operator import Operator
 from ..dispatch.record import record_many
 from ..dispatch.view import attach_view, move
-from ..dtypes import INEXACT
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from .batched_kernel import batched_operator

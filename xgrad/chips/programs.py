@@ -14,18 +14,19 @@ import jax
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from ..compile_cache.parts import in_parts
-from ..compiler import compile, modes
+from ..base.devices import misfit
+from ..compiler import compile
+from ..compiler.dry_run import Keeping
 from ..compiler.function import CompiledFunction
-from ..compiler.rehearsal import Keeping
+from ..compiler.guards import modes
 from ..compiler.shardings import put_in
-from ..compiler.turns import turns
+from ..compiler.trace_lock import turns
 from ..config import block
-from ..devices import misfit
 from ..errors import PlacementError
 from ..execution.execute import queue_now, suspended
 from ..execution.fused import programs
 from ..execution.lazily import lazy
+from ..execution.programs.parts import in_parts
 from ..execution.scalars import one
 from ..execution.shapes_only import array_of
 from ..execution.source import line_of_trace

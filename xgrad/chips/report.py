@@ -4,8 +4,8 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from ..immutable import Immutable, fixed
-from ..table import Row, Table, Tabled, number, seconds, size
+from ..base.immutable import Immutable, fixed
+from ..base.table import Row, Table, Tabled, number, seconds, size
 from .answers import Answer
 from .programs import Asked
 from .reading import Reading

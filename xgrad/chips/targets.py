@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from jax import export
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
+from ..base.platforms import tracing_for
+from ..base.table import size
 from ..cli.requirements import clashes, version_of
 from ..config import state
 from ..errors import TargetError
 from ..execution.shapes_only import shapes_only
-from ..platforms import tracing_for
 from ..random import default_generator
-from ..table import size
 from .answers import Answer, key_of, remember, remembered
 from .names import CHIPS, Chip, parsed
 from .process import compiler_of

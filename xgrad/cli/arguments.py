@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ..devices import device
+from ..base.devices import device
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -16,8 +16,8 @@ import jax
 
 import xgrad
 
-from ..limits import x64_for_now
-from ..table import seconds
+from ..base.limits import x64_for_now
+from ..base.table import seconds
 from . import hosts
 from .arguments import at_least, needs, place
 from .digits import BATCH, DRIFT, EPOCHS, accuracy_of, loss_of, new_parameters, parts, shortfall, update_of

@@ -18,8 +18,8 @@ import numpy as np
 
 import xgrad
 
+from ..base.platforms import default_platform
 from ..compile_cache import why_off
-from ..platforms import default_platform
 from . import rich_table
 from .accelerators import accelerators
 from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of

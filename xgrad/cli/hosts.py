@@ -23,8 +23,8 @@ from jax.sharding import PartitionSpec as P
 
 import xgrad
 
-from ..platforms import default_platform
-from ..table import seconds
+from ..base.platforms import default_platform
+from ..base.table import seconds
 from .arguments import at_least
 from .digits import BATCH, DRIFT, accuracy_of, new_parameters, parts, shortfall, update_of
 from .launch import HostError, end_after, hold, launch

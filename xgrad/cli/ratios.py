@@ -20,8 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from xgrad.base.platforms import default_platform
 from xgrad.execution.pending import quietly
-from xgrad.platforms import default_platform
 
 WARM_UP = 3  # calls before the clock counts: the first compiles, the second may see other donations or layouts
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..table import Row, Table, number, rich_console, seconds, size
+from ..base.table import Row, Table, number, rich_console, seconds, size
 from .difference import Difference
 
 

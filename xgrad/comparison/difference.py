@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 
 
 @dataclass(frozen=True)

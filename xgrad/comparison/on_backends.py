@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..declared import DeclaredPlace
-from ..devices import device, sharding_of
+from ..base.declared import DeclaredPlace
+from ..base.devices import device, sharding_of
 from ..dispatch.operator import Operator
 from ..dispatch.operator_modes import OperatorMode, public_name
 from ..errors import BackendError, OutOfMemoryError

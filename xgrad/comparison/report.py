@@ -1,6 +1,6 @@
 """Presentations of `Findings`: as text, as HTML, through rich, and as bars.
 
-The rows are made once; `xgrad/table.py` lays them out.
+The rows are made once; `xgrad/base/table.py` lays them out.
 """
 
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
+from ..base.table import Row, Table, number, rich_console, seconds, size
 from ..chips.reading import Reading
-from ..table import Row, Table, number, rich_console, seconds, size
 from ..views.tracking import PATHS
 from .cost import Cost, cost_of
 from .findings import Findings, PathReport

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import dtypes
 from ..autograd.backward import grad as gradients_of
 from ..autograd.grad_mode import enable_grad
+from ..base import dtypes
 from ..engine.node import Node
 from ..random import use_key
 from ..tensor import Tensor, from_array, from_foreign

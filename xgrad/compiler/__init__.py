@@ -2,22 +2,8 @@
 
 reached_tensors.py   one run on tracers, and the tensors, arrays and generators from outside that it uses
 overlay.py           the attributes of tensors that only the tracing thread sees
-guards.py            tests that a value is the one that was traced
-containers.py        guards of lists, dictionaries, objects,
-namespaces.py        functions, modules, classes
-kinds.py             the classes of objects that guards look into
-paths.py             the containers below a guard or an argument
-code.py              the names that a code object uses, and the package that it belongs to
-frames.py            the Python frames that run in a trace, and the objects that they see
-closure_guards.py    guards of the function's closures, globals and objects
-noted.py             the names that its code uses, and the guard that each object gets by them
-progress.py          iterators, clocks and random numbers, which give another value each time
-identity_guards.py   the guards as conditions of one generated function
-guard_code.py        that function: it finds the tensors of the usual call
-expected.py          comparison of one tensor of a later call with the traced one,
-match.py             of the whole call
-modes.py             the settings of the thread, the process and JAX that a trace depends on
-turns.py             one thread traces at a time
+guards/              tests that a later call finds what the trace found
+trace_lock.py        one thread traces at a time
 program.py           the traced equations as a forward and a backward program
 effects.py           the tensors that the function returns, and its changes of tensors from outside
 backward_node.py     the node on results that require grad
@@ -26,12 +12,12 @@ traced.py            the result of a trace
 results.py           the pytree that holds a program's results before its call returns
 compiled_program.py  one compiled program, and how a call runs it
 stepping.py          the steps of schedules that follow a run of a program
-straight.py          one generated function that runs a program without effects
+generated_run.py     one generated function that runs a program without effects
 shardings.py         in_shardings, out_shardings, and the shardings of written storages and gradients
 buckets.py           arguments whose sizes vary
 function.py          `CompiledFunction`, which `xgrad.compile` returns
 verify.py            verify=True: comparison of each call with an eager run,
-rehearsal.py         which leaves nothing behind
+dry_run.py           which leaves nothing behind
 torch_names.py       torch.compiler's questions
 """
 

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..config import settings, state
-from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..errors import PlacementError
+from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..execution.execute import settle
 from ..execution.pending import quietly
 from ..random import default_generator
@@ -28,10 +28,10 @@ from ..views.chain import ViewChain
 from ..views.storage import VersionCounter, no_value, sole, writing
 from .backward_node import CompiledFunctionBackward
 from .effects import Making, Recipe
-from .paths import locate
+from .generated_run import straight
+from .guards.paths import locate
 from .program import one
 from .results import Results
-from .straight import straight
 from .traced import Traced
 
 _copy = jax.jit(jnp.copy)

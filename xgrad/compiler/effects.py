@@ -15,8 +15,8 @@ import jax
 from ..tensor import Tensor, blank
 from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
-from .containers import INTERNAL
-from .guards import is_scalar
+from .guards.containers import INTERNAL
+from .guards.guard import is_scalar
 from .overlay import HOOKS, Reached, _read
 from .reached_tensors import Again, Trace, is_plain
 

@@ -16,21 +16,21 @@ from weakref import WeakSet
 
 from jax.core import Tracer
 
+from ..base.declared import DeclaredPlace
 from ..config import settings, state
-from ..declared import DeclaredPlace
 from ..engine.programs import segment
+from ..execution.deferred import together
 from ..execution.execute import queue_now, suspended
 from ..execution.pending import declared_of
 from ..execution.source import line_of, outside
-from ..execution.together import together
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
-from . import modes
 from .buckets import Buckets
 from .compiled_program import Entry
+from .guards import modes
 from .shardings import Shardings, put_in, put_out_of_backend
 from .trace_function import traced
-from .turns import turns
+from .trace_lock import turns
 from .verify import asked, verified
 
 _TRACES = 8  # the number of traces after which a warning comes

@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from ..compile_cache.chains import with_chains
-from ..compile_cache.unfused import apart, over_one
-from ..limits import checked
-from ..platforms import traced_for
+from ..base.limits import checked
+from ..base.platforms import traced_for
+from ..execution.programs.barriers import apart, over_one
+from ..execution.programs.chains import with_chains
 from ..views.program import scalar_of
 from .reached_tensors import input_p
 
@@ -178,7 +178,7 @@ def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
     XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k
     writes into N elements would cost O(k N).  XLA does not repeat operations that it takes to be expensive, a division
     for example.  So each element is divided by `(bits | one()) != 0`, a 1 that XLA cannot fold.  (A branch does it too,
-    for any dtype, and takes 3 us: compile_cache/unfused.py.)
+    for any dtype, and takes 3 us: execution/programs/barriers.py.)
     """
     if traced_for() != "cpu":
         return halves

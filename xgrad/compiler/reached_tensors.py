@@ -22,7 +22,7 @@ from ..execution.pending import Pending, declared_of, quietly
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer
-from .hyperparameters import EscapedError
+from .guards.hyperparameters import EscapedError
 from .overlay import Inline, Overlay, Reached, _read, run_in
 
 # The equation of an array from outside, until the trace is split into programs (program.py).

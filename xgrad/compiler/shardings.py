@@ -15,11 +15,11 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from ..base.devices import device, kept, placement_of, same_placement, settled
+from ..base.meshes import mesh
 from ..config import state
-from ..devices import device, kept, placement_of, same_placement, settled
 from ..errors import PlacementError
 from ..execution.pending import declared_of, quietly
-from ..meshes import mesh
 from ..ops.create.casts import move
 from ..tensor import Tensor
 from ..tensor_methods import pytrees

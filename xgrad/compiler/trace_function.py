@@ -16,22 +16,22 @@ from ..engine.node import InputMetadata, Node
 from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
-from . import modes
 from .backward_node import Target
-from .closure_guards import Surroundings
-from .code import LIBRARIES, sees_order_of_keywords
 from .compiled_program import Entry
 from .effects import ONCE, RETAINED, SPARSE_GRADIENT, Outputs, has_tensors, is_constant
-from .expected import Expected
-from .frames import Frames
-from .guards import MISSING, Container, is_scalar, shown
-from .hyperparameters import EscapedError
-from .kinds import holds_tensors
-from .match import Match, aval_of, is_array
+from .guards import modes
+from .guards.closure_guards import Surroundings
+from .guards.code import LIBRARIES, sees_order_of_keywords
+from .guards.frames import Frames
+from .guards.guard import MISSING, Container, is_scalar, shown
+from .guards.hyperparameters import EscapedError
+from .guards.iterators_and_clocks import ADVANCED
+from .guards.kinds import holds_tensors
+from .guards.match import Match, aval_of, is_array
+from .guards.paths import containers_among, containers_of, nodes_of, orders_among
+from .guards.tensor_guard import Expected
 from .overlay import Inline, Reached, ends, leave
-from .paths import containers_among, containers_of, nodes_of, orders_among
 from .program import GRADIENT, split
-from .progress import ADVANCED
 from .reached_tensors import Again, Trace, input_p
 from .shardings import Places, Shardings, put_out
 from .stepping import OF_SCHEDULES, SteppingEntry

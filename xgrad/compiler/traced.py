@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from ..engine.node import InputMetadata
 from .effects import Effects, Recipe
-from .match import Match
+from .guards.match import Match
 from .program import Program
 
 

@@ -1,6 +1,6 @@
 """verify=True: each call of a compiled function also runs eagerly, and the two are compared.
 
-    find the program ──► eager run (rehearsal.py), stored in NumPy ──► run the program ──► compare ──► result
+    find the program ──► eager run (dry_run.py), stored in NumPy ──► run the program ──► compare ──► result
 
 The eager run starts from the call's state, and changes nothing but what lies outside of tensors and Python's
 containers; the program's effects are the call's.  The first difference is a `CompiledMismatchError`.
@@ -19,9 +19,9 @@ from ..engine.edges import GradientEdge
 from ..errors import CompiledMismatchError, InferenceTensorError, InplaceViewError
 from ..tensor import Tensor, from_array
 from .backward_node import CompiledFunctionBackward
-from .guards import MISSING, shown
+from .dry_run import Keeping, Rehearsal
+from .guards.guard import MISSING, shown
 from .overlay import Inline, ends, run_in
-from .rehearsal import Keeping, Rehearsal
 
 VARIABLE = "XGRAD_COMPILE"
 

@@ -3,7 +3,8 @@
 `python -m xgrad conform` is its command line.
 
     selection.py      which rows, dtypes and samples
-    cases.py          an operator with one sample in one dtype; drawn.py: the numbers; gauges.py: what has no one value
+    cases.py          an operator with one sample in one dtype; sample_arrays.py: the numbers
+    phase.py          functions of results that are fixed up to a phase or a sign
     reference.py      the function and its derivative by JAX, on the CPU, in float64; measure.py: the difference
     execution.py      one program for all checks of a cell, or each check by itself
     on_chip.py        what the compiler of a chip that is not here says, in place of values

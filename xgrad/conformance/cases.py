@@ -11,12 +11,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.dtype_object import dtype as dtype_type
 from ..dispatch.operator import Operator
 from ..dispatch.samples import COMPLEX, SINGLE, Draw, Sample
-from ..dtype_object import dtype as dtype_type
 from ..tensor import Tensor
-from .drawn import FLOATING, arguments
+from .sample_arrays import FLOATING, arguments
 
 _INTEGRAL = ("real", "rising")  # drawn as integers in a column of integers
 _HALF = {np.dtype("float16"), dtypes.bfloat16}

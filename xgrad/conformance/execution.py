@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from ..backends import Backend
-from ..declared import DeclaredPlace
-from ..devices import device as device_of
+from ..base.declared import DeclaredPlace
+from ..base.devices import device as device_of
 from ..errors import DtypeDisabledError
 from ..ops.create.from_data import tensor
 from ..tensor import Tensor, from_array

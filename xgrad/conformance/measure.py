@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from .records import RIGHT, WRONG, Check
 
 # In roundings: sums of a dozen terms and functions of two or three steps.

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..autograd.backward import grad
 from ..autograd.compiled_backward import compiled_backward
+from ..base.limits import x64_for_now
 from ..compiler import compile as compiled
 from ..dispatch.tables import FUNCTIONS
 from ..execution.lazily import lazy
-from ..limits import x64_for_now
 from ..ops.create.from_data import tensor
 from ..tensor import Tensor
 from .cases import like

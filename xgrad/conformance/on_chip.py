@@ -8,9 +8,9 @@ backend, and each program that ran there is compiled.
 import re
 from typing import Any
 
+from ..base.table import seconds, size
 from ..chips import Answer
 from ..chips.reading import Reading
-from ..table import seconds, size
 from .execution import Place, Task, one_program, refusal
 from .records import COMPILES, ENDS, GATHERS, REFUSED, RIGHT, SLOW, WRONG, Cell, Check, merged
 

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.limits import x64_for_now
 from ..dispatch.operator import Operator
 from ..dispatch.tables import OPERATORS, VARIANTS
 from ..errors import DtypeDisabledError
-from ..limits import x64_for_now
 from ..tensor import from_array
 from .cases import Case, fits, hermitian, like, read, samples_of
 from .execution import Place, alone, refusal, together

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..autograd.backward import grad
+from ..base import dtypes
 from ..dispatch.call import call
 from ..dispatch.inplace import call_inplace
 from ..dispatch.out import call_out
 from ..ops.create.factories import zeros
 from ..tensor import Tensor
 from .cases import Case, flat
-from .gauges import FIXED
+from .phase import FIXED
 
 FORWARD, GRADIENT, IN_PLACE, OUT = "forward", "gradient", "in place", "out="
 Found = dict[str, list[Any]]

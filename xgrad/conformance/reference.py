@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.limits import x64_for_now
 from ..dispatch.operator import Operator
 from ..dispatch.samples import CONVENTION
-from ..limits import x64_for_now
 from ..tensor import from_array
 from .cases import Case, cpu, hermitian, read
 from .measure import wide

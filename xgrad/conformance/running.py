@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..base.limits import x64_for_now
 from ..chips import target
 from ..config import narrowing_refused
-from ..limits import x64_for_now
 from .cases import cpu
 from .execution import Place, refusal
 from .on_chip import launched

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from . import views
 from .execution import Place, refusal
 from .memory import MEMORY, ONLY_FLOATING

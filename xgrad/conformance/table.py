@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..table import Row, Table, rich_console
+from ..base.table import Row, Table, rich_console
 from .measure import TOLERANCE
 from .on_chip import LONG
 from .records import COMPILES, ENDS, FAILED, GATHERS, REFUSED, RIGHT, SLOW, WRONG, Cell

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..dtypes import FLOATS, INEXACT
+from ..base.dtypes import FLOATS, INEXACT
 from .execution import Place, values
 from .measure import epsilon
 from .records import RIGHT, WRONG, Check

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.backward import grad
+from ..base.dtypes import INEXACT
 from ..dispatch.view import view
-from ..dtypes import INEXACT
 from ..tensor import Tensor
 from ..views.tracking import PATHS, tracking
 from .cases import like

@@ -28,8 +28,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .. import dtypes
-from ..compile_cache.half import widen
+from ..base import dtypes
+from ..execution.programs.half import widen
 
 SLOTS = 32
 

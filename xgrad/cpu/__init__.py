@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..missing import missing as _missing
+from ..base.missing import missing as _missing
 from . import amp as amp
 
 __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]

@@ -5,7 +5,7 @@ from typing import Any
 from ..amp import autocast as _autocast
 from ..amp.grad_scaler import GradScaler as _GradScaler
 from ..amp.grad_scaler import deprecated
-from ..dtypes import bfloat16
+from ..base.dtypes import bfloat16
 
 __all__ = ["GradScaler", "autocast"]
 

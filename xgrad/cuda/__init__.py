@@ -10,15 +10,15 @@ from typing import Any
 
 import jax
 
-from ..devices import device as _device
-from ..devices import placement_of
-from ..devices import set_default_device as _set_default_device
-from ..missing import MissingNameError
+from ..base.devices import device as _device
+from ..base.devices import placement_of
+from ..base.devices import set_default_device as _set_default_device
+from ..base.missing import MissingNameError
+from ..base.unsupported import unsupported
 from ..ops.create import constructors as _constructors
 from ..random import get_rng_state as _get_rng_state
 from ..random import manual_seed as _manual_seed
 from ..random import set_rng_state as _set_rng_state
-from ..unsupported import unsupported
 
 __all__ = [
     "current_device", "device_count", "empty_cache", "get_device_name", "get_device_properties", "get_rng_state",

@@ -8,7 +8,7 @@ from ..amp import custom_bwd as _custom_bwd
 from ..amp import custom_fwd as _custom_fwd
 from ..amp.grad_scaler import GradScaler as _GradScaler
 from ..amp.grad_scaler import deprecated
-from ..dtypes import float16
+from ..base.dtypes import float16
 from . import is_available
 
 __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]

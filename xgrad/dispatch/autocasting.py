@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from jax.core import Tracer
 
+from ..base.dtypes import FLOATS, bfloat16, float16, float32, float64
 from ..config import state
-from ..dtypes import FLOATS, bfloat16, float16, float32, float64
 from ..overrides import overloaded
 from ..tensor import Tensor
 from .argument_names import split

@@ -7,8 +7,8 @@ not a tuple, marks the arguments that require grad.
 
 from typing import Any
 
+from ..base.dtypes import INEXACT_KINDS
 from ..config import settings, state
-from ..dtypes import INEXACT_KINDS
 from ..engine.edges import gradient_edge
 from ..engine.saved_variable import SavedVariable
 from ..execution.execute import execute

@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 
 import jax.numpy as jnp
 
-from ..dtypes import as_dtype
+from ..base.dtypes import as_dtype
 from ..overrides import overloaded
 from ..tensor import Tensor
 from ..views.named.arguments import NO_DIMS, require_dims

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..base.dtypes import INEXACT
 from ..config import INFERENCE_LEVEL, state, to_outer_forward_level
-from ..dtypes import INEXACT
 from ..engine import placement
 from ..engine.saved_variable import snapshot
 from ..tensor import Tensor, from_array, mark

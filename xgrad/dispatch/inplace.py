@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..base.dtypes import INEXACT, int32
 from ..config import settings, state
-from ..donation import surely
-from ..dtypes import INEXACT, int32
 from ..engine.copy_slices import CopySlices
 from ..engine.history import history_of_view, rebase_history
 from ..engine.node import InputMetadata
 from ..engine.saved_variable import SavedVariable, snapshot
+from ..execution.donation import surely
 from ..tensor import Tensor
 from ..views.meta import check_inplace
 from .call import call

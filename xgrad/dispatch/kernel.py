@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Sharding
 
-from .. import dtypes
-from ..compile_cache.half import in_single
-from ..compile_cache.programs import Immediate, Program, jit_checked, jit_placed
-from ..declared import DeclaredPlace
-from ..devices import Devices
-from ..donation import Writing
+from ..base import dtypes
+from ..base.declared import DeclaredPlace
+from ..base.devices import Devices
+from ..base.limits import checked
 from ..errors import ShapeMismatchError
-from ..limits import checked
+from ..execution.donation import Writing
+from ..execution.programs.half import in_single
+from ..execution.programs.programs import Immediate, Program, jit_checked, jit_placed
 from ..tensor import Tensor
 from .argument_kinds import without_tensors
 from .narrow_sums import telling

@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.limits import out_of_memory
 from ..errors import DtypeDisabledError, NumberOverflowError, OutOfMemoryError
-from ..limits import out_of_memory
 from .operator import Operator
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .. import dtypes
+from ..base import dtypes
 from ..errors import NumberOverflowError
 from ..tensor import Tensor, from_array
 from .operator import Operator

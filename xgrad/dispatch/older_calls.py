@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import users_frame
 from ..config import settings
-from ..dtypes import users_frame
 from ..tensor import Tensor
 from .operands import NUMBERS
 

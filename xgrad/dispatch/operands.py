@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
-from ..dtypes import INEXACT
+from ..base import dtypes
+from ..base.dtypes import INEXACT
 from ..overrides import override_of
 from ..tensor import Tensor, blank, from_foreign
 from .operator import Operator

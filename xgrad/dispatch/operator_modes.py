@@ -14,8 +14,8 @@ torch/utils/_python_dispatch.py, TorchDispatchMode.)
 from collections.abc import Callable
 from typing import Any
 
-from ..compile_cache.programs import Known
 from ..config import Block, settings, state
+from ..execution.programs.programs import Known
 from .call import call
 from .inplace import call_inplace
 from .kernel import Kernel, kernel_of

@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from .. import dtypes
+from ..base import dtypes
 from ..config import state
 from ..engine import placement
 from ..tensor import Tensor

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from .. import dtypes
-from ..compile_cache.half import in_single, is_half, widen
-from ..compile_cache.programs import jit_checked
+from ..base import dtypes
 from ..engine.fit import fit
+from ..execution.programs.half import in_single, is_half, widen
+from ..execution.programs.programs import jit_checked
 from ..tensor import Tensor
 from .dependence import dependence
 from .operator import Operator, argument_names, asks_for, formula_of, is_addend, linear

@@ -10,10 +10,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .. import dtypes
-from ..compile_cache.half import widen as widen
+from ..base import dtypes
 from ..config import settings
 from ..errors import ShapeMismatchError
+from ..execution.programs.half import widen as widen
 from ..views.named.arguments import wrap_dim as wrap_dim
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ..base.dtypes import INEXACT
 from ..config import state
-from ..dtypes import INEXACT
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata
 from ..engine.saved_variable import SavedVariable

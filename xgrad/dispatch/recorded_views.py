@@ -6,13 +6,13 @@ Tensor.
 
 from typing import Any
 
+from ..base.limits import zeros
 from ..config import state, to_outer_forward_level
 from ..engine.arithmetic import Arithmetic
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata, Node, wire
 from ..engine.placement import beside
 from ..engine.view_nodes import chain_node
-from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..dtype_info import finfo
-from ..size import Size
+from ..base.dtype_info import finfo
+from ..base.size import Size
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution

@@ -7,8 +7,8 @@ of a class that takes none.
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from ..base.dtype_info import finfo
 from ..dispatch.tables import FUNCTIONS
-from ..dtype_info import finfo
 from ..tensor import Tensor
 
 __all__ = [

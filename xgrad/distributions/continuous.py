@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..size import Size
+from ..base.size import Size
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, zero_beyond

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..dtype_info import finfo
+from ..base.dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution

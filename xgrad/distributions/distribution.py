@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
+from ..base.size import Size
 from ..config import settings
-from ..size import Size
 from ..tensor import Tensor
 from .constraints import Constraint, is_dependent
 from .utils import T, lazy_property, value_is_traced, without_grad

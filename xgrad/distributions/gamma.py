@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..base.dtype_info import finfo
 from ..dispatch.tables import FUNCTIONS
-from ..dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, zero_beyond

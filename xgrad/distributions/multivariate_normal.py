@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..base.size import Size
 from ..dispatch.tables import FUNCTIONS
-from ..size import Size
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..size import Size
+from ..base.size import Size
 from ..tensor import Tensor
 from . import constraints
 from .transform import Transform

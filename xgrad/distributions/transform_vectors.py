@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
+from ..base.dtype_info import finfo
 from ..dispatch.tables import FUNCTIONS
-from ..dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
 from .transform import Transform

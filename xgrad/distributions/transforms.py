@@ -7,7 +7,7 @@ Those of numbers are here; those of parts of a tensor in `transform_parts`, of v
 import math
 from typing import Any
 
-from ..dtype_info import finfo
+from ..base.dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
 from .transform import ComposeTransform as ComposeTransform

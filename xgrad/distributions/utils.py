@@ -8,12 +8,12 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..base.dtype_info import finfo
+from ..base.size import Size
 from ..config import settings, state
 from ..dispatch.tables import FUNCTIONS
-from ..dtype_info import finfo
 from ..interop.jax import from_jax
 from ..random import next_key
-from ..size import Size
 from ..tensor import Tensor, from_foreign
 
 euler_constant: float = 0.57721566490153286060

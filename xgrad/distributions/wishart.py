@@ -5,9 +5,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..base.dtype_info import finfo
+from ..base.size import Size
 from ..dispatch.tables import FUNCTIONS
-from ..dtype_info import finfo
-from ..size import Size
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..base.declared import DeclaredPlace
 from ..config import settings, state
-from ..declared import DeclaredPlace
 from ..execution.execute import transferred
 from ..tensor import Tensor
 from ..views.storage import Tracer, writing

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compile_cache.programs import jit_checked
-from ..limits import zeros
+from ..base.limits import zeros
+from ..execution.programs.programs import jit_checked
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.storage import Tracer, sole

@@ -22,8 +22,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..compile_cache.unfused import apart
 from ..errors import FreedGraphError
+from ..execution.programs.barriers import apart
 from ..views.chain import ViewChain
 from ..views.program import Program
 from .arithmetic import Arithmetic

@@ -15,8 +15,8 @@ import threading
 from typing import Any
 
 from ..config import settings, state
+from ..execution.deferred import together
 from ..execution.pending import declared_of
-from ..execution.together import together
 from ..tensor import Tensor
 from . import anomaly
 from .arithmetic import Arithmetic

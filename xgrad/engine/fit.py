@@ -5,8 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..compile_cache.half import summed
-from ..dtypes import COMPLEX
+from ..base.dtypes import COMPLEX
+from ..execution.programs.half import summed
 
 
 def expandable(shape: tuple[Any, ...], to: tuple[Any, ...]) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..dtype_object import dtype as dtype_type
-from ..dtype_object import of
-from ..dtypes import as_dtype
+from ..base.dtype_object import dtype as dtype_type
+from ..base.dtype_object import of
+from ..base.dtypes import as_dtype
 from ..tensor import SAME, Tensor
 
 

@@ -10,8 +10,8 @@ A buffer is a plain list, one place for each of the node's inputs.
 from math import prod
 from typing import Any
 
-from ..compile_cache.programs import Program, jit_checked
-from ..donation import Writing
+from ..execution.donation import Writing
+from ..execution.programs.programs import Program, jit_checked
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer, sole
 from . import sparse_gradient

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from .. import limits
+from ..base import limits
+from ..base.declared import DeclaredPlace
+from ..base.devices import device, require_here
 from ..config import settings
-from ..declared import DeclaredPlace
-from ..devices import device, require_here
 from ..execution.execute import transferred
 from ..execution.pending import declared_of
 

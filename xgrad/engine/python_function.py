@@ -8,9 +8,9 @@ refers to no tensor that it made (PyTorch: torch/csrc/autograd/custom_function.c
 import warnings
 from typing import Any
 
+from ..base.limits import zeros
 from ..config import INFERENCE_LEVEL, state
 from ..errors import FreedGraphError, LeafInplaceError
-from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace
 from .edges import gradient_edge

@@ -7,8 +7,8 @@ input that forward changed in place is changed in place (PyTorch: _process_forwa
 from math import prod
 from typing import Any
 
+from ..base.dtypes import INEXACT
 from ..config import state, to_outer_forward_level
-from ..dtypes import INEXACT
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 

@@ -7,7 +7,7 @@ Function made it: that is an error), another floating dtype is cast; anything el
 
 from typing import Any
 
-from ..dtypes import COMPLEX
+from ..base.dtypes import COMPLEX
 from .arithmetic import Arithmetic
 from .fit import expandable, misshapen
 from .node import InputMetadata, Node, TensorNode

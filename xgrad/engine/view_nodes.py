@@ -9,8 +9,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..compile_cache.programs import Program as Jitted
-from ..compile_cache.programs import jit_checked
+from ..execution.programs.programs import Program as Jitted
+from ..execution.programs.programs import jit_checked
 from ..views.chain import ViewChain
 from ..views.program import Program
 from .arithmetic import Arithmetic

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..base.declared import DeclaredPlace
+from ..base.devices import is_default
 from ..config import block, settings, state
-from ..declared import DeclaredPlace
-from ..devices import is_default
 from .owned import valued
 from .pending import Pending, declared_of, quietly, spread
 from .queue import Queue

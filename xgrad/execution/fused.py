@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from ..compile_cache.chains import DEEP, in_chains
-from ..compile_cache.unfused import apart, over_one
-from ..donation import copied
-from ..platforms import traced_for
+from ..base.platforms import traced_for
+from .donation import copied
 from .metrics import recorder
+from .programs.barriers import apart, over_one
+from .programs.chains import DEEP, in_chains
 from .scalars import one
 from .source import lines
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..base.decorators import in_block, in_blocks
 from ..config import Generated, settings, state
-from ..decorators import in_block, in_blocks
 from .execute import queue_now
 from .fused import programs
 from .metrics import Metrics, recorder

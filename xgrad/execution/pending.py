@@ -15,8 +15,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from ..base.declared import DeclaredPlace
 from ..config import settings, state
-from ..declared import DeclaredPlace
 
 
 class Aval:

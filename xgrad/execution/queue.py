@@ -7,7 +7,7 @@ A code is the number of an operand: 256 * entry + result for a result of the que
 or a number from outside), None for None, and a tuple for a tuple.  So programs and codes, what is alive, and the
 inputs' avals are the key of the compiled function: the next step of a training loop traces and compiles nothing.
 
-Alive is what something outside of the queue refers to when it is evaluated (alive.py); the rest is not computed.  An
+Alive is what something outside of the queue refers to when it is evaluated (liveness.py); the rest is not computed.  An
 input that nothing else refers to any more, because a write replaced it, is donated.
 
 Invariant: at each moment either the entries are noted and their inputs are there, or all results that are alive have
@@ -26,22 +26,22 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from ..base.dtypes import x64_enabled
+from ..base.limits import out_of_memory, x64_for_now
 from ..config import state
-from ..donation import lost, through_jax
-from ..dtypes import x64_enabled
-from ..limits import out_of_memory, x64_for_now
-from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
+from .donation import lost, through_jax
 from .fused import operand_of, programs, shown
+from .liveness import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .metrics import recorder
 from .owned import lent
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
-from .replaced import put_back
+from .rollback import put_back
 from .scalars import operands_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 from .traces import in_trace
 
-# Pending entries: a program of so many compiles in some seconds, by their number (compile_cache/chains.py).
+# Pending entries: a program of so many compiles in some seconds, by their number (execution/programs/chains.py).
 MOST = 2_000
 DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
 _INT32, _INT64 = 1 << 31, 1 << 63
@@ -64,7 +64,7 @@ class Queue:
         self.inputs: list[Any] = []
         self.kinds: list[Aval] = []  # of the inputs; shorter after an interrupt between the two
         self.known: dict[int, Any] = {}  # code, aval and place of an input by its identity
-        self.writes: list[tuple[Any, ...]] = []  # what in-place writes replaced (replaced.py)
+        self.writes: list[tuple[Any, ...]] = []  # what in-place writes replaced (rollback.py)
         self.thread: int = threading.get_ident()
         self.only_shapes: bool = False  # True if nothing ever runs (shapes_only.py)
         self.noting: bool = False

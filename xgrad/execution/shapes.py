@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..dtypes import WIDE, x64_enabled
+from ..base.dtypes import WIDE, x64_enabled
 from .pending import Aval, Pending, aval_of
 
 MOST_RESULTS = 256  # of one program

@@ -28,7 +28,7 @@ def is_inside(name: str) -> bool:
     """Return True for a file of xgrad's, JAX's or Python's."""
     if name not in _inside:
         ours = name.startswith(_OURS) or name == contextlib.__file__
-        made = name.startswith(("<frozen ", "<forward of "))  # the latter by nn/modules/face.py
+        made = name.startswith(("<frozen ", "<forward of "))  # the latter by nn/modules/declared_module.py
         _inside[name] = ours or made or f"{os.sep}jax{os.sep}" in name
     return _inside[name]
 

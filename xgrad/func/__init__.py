@@ -1,6 +1,6 @@
 """Transforms of functions, as torch.func: vmap, grad, vjp, jvp, Jacobians."""
 
-from ..missing import missing as _missing
+from ..base.missing import missing as _missing
 from .derivatives import grad as grad
 from .derivatives import grad_and_value as grad_and_value
 from .derivatives import jvp as jvp

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.forward_ad import enter_level
+from ..base.dtypes import INEXACT
 from ..batching.trees import flatten, leaves_like, map_tensors, unflatten
 from ..config import state
-from ..dtypes import INEXACT
 from ..tensor import Tensor
 from .stand_ins import (
     Targets,

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..autograd.backward import grad
 from ..autograd.grad_mode import inference_mode
+from ..base.dtypes import INEXACT
 from ..batching.batched_tensor import BatchedTensor, wrap
 from ..config import state
-from ..dtypes import INEXACT
 from ..engine.arithmetic import Arithmetic
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.node import InputMetadata, Node, wire

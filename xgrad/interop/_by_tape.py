@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import dtypes
 from ..autograd.backward import grad
+from ..base import dtypes
 from ..config import state
 from ..tensor import Tensor, from_foreign
 from ..tensor_methods import pytrees

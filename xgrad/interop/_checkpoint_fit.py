@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from orbax.checkpoint.metadata import ArrayMetadata, ScalarMetadata, StringMetadata
 
-from .. import dtypes
-from ..devices import settled
+from ..base import dtypes
+from ..base.devices import settled
 from ..errors import PlacementError
 from ..nn.parameter import Parameter
 from ..nn.state_dict import refuse, size_mismatch

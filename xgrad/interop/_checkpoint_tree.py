@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from ..errors import TracedValueError
 from ..random import Generator, is_key
 from ..tensor import Tensor

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from ..compile_cache.programs import Program, jit_checked
-from ..donation import surely
+from ..execution.donation import surely
 from ..execution.execute import spread
 from ..execution.pending import Pending
+from ..execution.programs.programs import Program, jit_checked
 from ..execution.queue import Queue
-from ..execution.replaced import replaces
+from ..execution.rollback import replaces
 from ..execution.shapes import MOST_RESULTS
 from ..views.storage import writing
 

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
+from ..base.limits import checked
 from ..config import block
-from ..limits import checked
 
 _DONATED = (0, 3)  # the parameters and the state, of (parameters, other parameters, gradients, state, extra)
 _MOST = 64  # programs of one structure

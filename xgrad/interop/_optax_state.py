@@ -15,7 +15,7 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
-from .. import limits
+from ..base import limits
 from ..config import state
 from ..execution.execute import settle
 from ..execution.pending import only_shape

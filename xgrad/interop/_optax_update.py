@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ..base.limits import checked
 from ..config import settings
-from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
+from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..execution.execute import queue_now, settle
 from ..execution.pending import quietly
-from ..limits import checked
 from ..tensor import Tensor
 from ..views.storage import DONATION, no_value, writing
 from ._optax_lazy import note_step

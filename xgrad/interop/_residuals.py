@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from .. import dtypes
+from ..base import dtypes
 from ..dispatch.call import call
 from ..dispatch.kernel import Kernel, kernel_of
 from ..dispatch.operator import Operator

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 
 _LONGEST_HEADER = 100_000_000  # the library's own bound
 _MOST_DIMENSIONS = 32  # NumPy's, up to its version 1; XLA's are no more useful

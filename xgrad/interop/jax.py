@@ -22,12 +22,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..base.limits import jaxs_products
 from ..config import state
 from ..dispatch.call import call
 from ..dispatch.operands import is_operand
 from ..dispatch.operator import Operator
 from ..dispatch.public_code import called_as
-from ..limits import jaxs_products
 from ..random import is_key
 from ..tensor import Tensor, from_foreign
 from ..tensor_methods import pytrees

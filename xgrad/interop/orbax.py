@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-from .. import dtypes
-from ..devices import placement_of, settled
+from ..base import dtypes
+from ..base.devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError
 from ..execution.execute import transferred
 from ..tensor import from_foreign

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-from .. import dtypes
-from ..devices import placement_of, settled
+from ..base import dtypes
+from ..base.devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError, TracedValueError
 from ..execution.execute import transferred
 from ..nn import Module

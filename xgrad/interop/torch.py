@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
-from ..devices import placement_of, same_placement, settled
+from ..base import dtypes
+from ..base.devices import placement_of, same_placement, settled
 from ..errors import DtypeDisabledError, TracedValueError
 from ..execution.execute import transferred
 from ..nn.parameter import Parameter

@@ -17,7 +17,7 @@ Source: PyTorch's `torch.library`.
 
 from typing import Any, NoReturn
 
-from ..missing import missing as _missing
+from ..base.missing import missing as _missing
 from .custom_op import CustomOpDef as CustomOpDef
 from .custom_op import custom_op as custom_op
 from .infer_schema import infer_schema as infer_schema

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..devices import device
-from ..dtype_object import dtype
+from ..base.devices import device
+from ..base.dtype_object import dtype
 from ..tensor import Tensor
 from .tags import Tag, tags_of
 

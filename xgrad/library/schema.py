@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..devices import device
-from ..dtype_object import dtype
+from ..base.devices import device
+from ..base.dtype_object import dtype
 from ..tensor import Tensor
 
 BASES = frozenset({"Tensor", "int", "SymInt", "float", "bool", "str", "Scalar", "ScalarType", "Device"})

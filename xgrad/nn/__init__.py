@@ -6,7 +6,7 @@ The modules are loaded at their first use: they would add to xgrad's own import.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..missing import MissingNameError
+from ..base.missing import MissingNameError
 from . import functional as functional
 
 if TYPE_CHECKING:

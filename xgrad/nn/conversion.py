@@ -6,8 +6,8 @@ Invariant: parameters and their gradients stay the same objects, whose `data` be
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes
-from ..devices import placement_of, settled
+from ..base import dtypes
+from ..base.devices import placement_of, settled
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 

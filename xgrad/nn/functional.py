@@ -10,9 +10,9 @@ tensor([  0.0000,   0.6931, 100.0000])
 
 from typing import Any
 
+from ..base.missing import MissingNameError as _MissingNameError
+from ..base.unsupported import unsupported as _unsupported
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
-from ..missing import MissingNameError as _MissingNameError
-from ..unsupported import unsupported as _unsupported
 
 _FUNCTIONS["nn.functional"].update({name: _FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
 

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from .. import return_types
-from ..devices import device
-from ..dtype_object import dtype
+from ..base.devices import device
+from ..base.dtype_object import dtype
 from ..engine.hooks import Hooks, RemovableHandle
 from ..engine.node import Node
 from ..nn.linear_cross_entropy_options import LinearCrossEntropyOptions

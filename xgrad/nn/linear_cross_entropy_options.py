@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from .. import dtypes
+from ..base import dtypes
 
 _POLICIES = ("auto", "accurate", "balanced", "compact")
 

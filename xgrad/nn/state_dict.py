@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..base.size import Size
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
-from ..size import Size
 from ..tensor import Tensor
 from .parameter import Parameter, is_lazy
 

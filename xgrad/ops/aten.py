@@ -12,7 +12,7 @@ tensor([[1., 1., 0.],
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes
+from ..base import dtypes
 from ..dispatch.call import call
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor

@@ -16,11 +16,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..compile_cache.programs import Program, jit_checked
 from ..config import state
+from ..dispatch.multi_write import Together, holders_of
 from ..dispatch.tables import FUNCTIONS, METHODS
-from ..dispatch.together import Together, holders_of
 from ..execution.execute import execute
+from ..execution.programs.programs import Program, jit_checked
 from ..tensor import Tensor, from_array
 
 # The formulas over arrays of one floating-point dtype, and numbers.

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import jax
 
-from ..compile_cache.ahead import expected
+from ..base.dtypes import get_default_dtype
 from ..config import state as modes
-from ..dtypes import get_default_dtype
+from ..execution.programs.ahead import expected
 from ..tensor import Tensor
 from . import rule as rules
 from .optimizer import Optimizer, ParamsT
@@ -202,7 +202,7 @@ class ByRule(Optimizer):
         return states
 
     def __xgrad_numbers__(self) -> list[tuple[Any, ...]]:
-        """Return what a compiled function needs to make groups' numbers operands (compiler/hyperparameters.py).
+        """Return what a compiled function needs to make groups' numbers operands (compiler/guards/hyperparameters.py).
 
         For each group: it, names of its entries, those whose sign a program depends on, a function to a vector.
         """

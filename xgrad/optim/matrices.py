@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from ..compile_cache.half import precision_of
+from ..execution.programs.half import precision_of
 from ..tensor import Tensor
 from .by_rule import ByRule, require
 from .optimizer import ParamsT

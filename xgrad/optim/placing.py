@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..config import block, state
 from ..dispatch.tables import FUNCTIONS
-from ..donation import copied, sent
+from ..execution.donation import copied, sent
 from ..execution.pending import declared_of, only_shape, quietly
 from ..execution.shapes_only import array_of
 from ..tensor import Tensor, from_array

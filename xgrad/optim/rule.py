@@ -24,11 +24,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..base.dtypes import x64_enabled
 from ..config import state as modes
 from ..dispatch.call import call
+from ..dispatch.multi_write import Together, direct
 from ..dispatch.operator import Operator
-from ..dispatch.together import Together, direct
-from ..dtypes import x64_enabled
 from ..execution.shapes import MOST_RESULTS
 from ..tensor import Tensor, from_foreign
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..config import state as modes
-from ..dispatch.together import Together
+from ..dispatch.multi_write import Together
 from ..execution.pending import Pending
 from ..tensor import Tensor
 from .by_rule import ByRule, check_lr, require

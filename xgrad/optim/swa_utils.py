@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 import jax.numpy as jnp
 
 from ..config import state
+from ..dispatch.multi_write import Together
 from ..dispatch.tables import FUNCTIONS
-from ..dispatch.together import Together
 from ..nn.module import Module
 from ..tensor import Tensor
 from .lr_scheduler.base import LRScheduler, each_group, warn_outside_of_step

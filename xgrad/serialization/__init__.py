@@ -16,8 +16,8 @@ import stat
 from contextlib import suppress
 from typing import Any
 
+from ..base.missing import missing as _missing
 from ..interop._safetensors_file import FileError, contents, replaceable
-from ..missing import missing as _missing
 from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
 from ._restore import restored

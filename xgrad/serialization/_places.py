@@ -5,8 +5,8 @@ from typing import Any
 
 import jax
 
-from ..declared import DeclaredPlace
-from ..devices import Devices, device, placement_of
+from ..base.declared import DeclaredPlace
+from ..base.devices import Devices, device, placement_of
 
 
 class SavedStorage:

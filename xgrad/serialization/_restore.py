@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-from .. import dtypes
-from ..declared import DeclaredPlace
-from ..devices import is_default, settled
-from ..donation import sent
+from ..base import dtypes
+from ..base.declared import DeclaredPlace
+from ..base.devices import is_default, settled
 from ..errors import DtypeDisabledError, PlacementError
+from ..execution.donation import sent
 from ..execution.execute import transferred
 from ..interop._safetensors_file import FileError
 from ..ops.sparse.conversion import sparse_coo_tensor

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..devices import device
-from ..dtype_object import dtype as dtype_object
-from ..dtype_object import of
+from ..base import dtypes
+from ..base.devices import device
+from ..base.dtype_object import dtype as dtype_object
+from ..base.dtype_object import of
+from ..base.size import Size
 from ..interop._safetensors_file import FileError
-from ..size import Size
 from ._restore import Dense, SavedArray, Sparse, hidden
 
 _STORAGES = {

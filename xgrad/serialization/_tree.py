@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..devices import device, require_here
-from ..dtype_object import dtype, of
+from ..base import dtypes
+from ..base.devices import device, require_here
+from ..base.dtype_object import dtype, of
+from ..base.size import Size
 from ..errors import TracedValueError
 from ..interop._safetensors_file import DTYPES, FileError, FileTensor
-from ..size import Size
 from ..tensor import Tensor
 from ..tensor_methods.copy_and_pickle import attributes_of, set_state
 from ..views.geometry import contiguous_strides

@@ -1,6 +1,6 @@
 """PyTorch's `torch.signal`: window functions."""
 
-from ..missing import missing as _missing
+from ..base.missing import missing as _missing
 from . import windows as windows
 
 __all__ = ["windows"]

@@ -1,7 +1,7 @@
 """PyTorch's `torch.signal.windows`: the functions declared in that namespace."""
 
+from ..base.missing import missing as _missing
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
-from ..missing import missing as _missing
 
 globals().update(_FUNCTIONS["signal.windows"])
 

@@ -15,12 +15,12 @@ from collections.abc import Callable as _Callable
 from collections.abc import Iterator as _Iterator
 from typing import Any
 
+from ..base.missing import MissingNameError as _MissingNameError
+from ..base.unsupported import unsupported as _unsupported
 from ..config import Generated as _Generated
 from ..config import settings as _settings
-from ..missing import MissingNameError as _MissingNameError
 from ..ops.sparse import conversion as _conversion
 from ..tensor import Tensor, from_foreign
-from ..unsupported import unsupported as _unsupported
 from . import attach as _attach  # noqa: F401 - it runs
 from . import compressed_tensor as _compressed
 from . import operators as _ops

@@ -5,11 +5,11 @@ The package's `__init__` runs this, so that every sparse tensor has them.
 
 from typing import Any
 
+from ..base.limits import require_kept
 from ..batching.batched_tensor import level_of
 from ..dispatch.interpreter import Interpreter, Rank
 from ..dispatch.operator import Operator
 from ..engine.arithmetic import Arithmetic
-from ..limits import require_kept
 from ..ops.sparse.layout_names import layout_of
 from ..tensor import Tensor
 from .compressed_tensor import converted, dispatch_compressed

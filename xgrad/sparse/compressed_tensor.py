@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import jax.numpy as jnp
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from ..config import state
 from ..dispatch.call import call
 from ..dispatch.operator import Operator

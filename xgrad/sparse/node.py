@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes
+from ..base import dtypes
 from ..config import state
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata, TensorNode, wire

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from .. import dtypes
+from ..base import dtypes
 from ..config import state
 from ..dispatch import tables
 from ..dispatch.call import call

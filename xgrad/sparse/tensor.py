@@ -18,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import BCOO
 
-from .. import dtype_object, dtypes
+from ..base import dtype_object, dtypes
+from ..base.devices import device
+from ..base.size import Size, unchecked
 from ..config import state
-from ..devices import device
 from ..dispatch.call import call
 from ..dispatch.operator import Operator
 from ..engine.fit import fit
@@ -29,7 +30,6 @@ from ..engine.sparse_gradient import Shape
 from ..errors import TracedValueError
 from ..ops.sparse.layout_names import named_layout
 from ..ops.sparse.parts import private, same
-from ..size import Size, unchecked
 from ..tensor import Tensor, blank, from_array, mark
 from ..tensor_methods.printing import format_sparse
 from ..views.storage import Detached, Tracer, value_needed

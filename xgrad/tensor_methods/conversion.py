@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.devices import require_here
 from ..config import state
-from ..devices import require_here
 from ..engine.hooks import Hooks, RemovableHandle, adopted, hooks_of, register, retain_grad
 from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.declared import registered
+from ..base.devices import require_here
 from ..config import state
-from ..declared import registered
-from ..devices import require_here
 from ..engine.hooks import hooks_of
 from ..execution.execute import transferred
 from ..execution.pending import declared_of

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.dtype_object import dtype, of
 from ..config import settings
 from ..dispatch.declare import composite
 from ..dispatch.promotion import operand
 from ..dispatch.wrong_arguments import require_tensor
-from ..dtype_object import dtype, of
 from ..tensor import Tensor
 from . import conversion
 from .printing import set_printoptions

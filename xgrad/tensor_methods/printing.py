@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
+from ..base.devices import spread
 from ..config import settings
-from ..devices import spread
 from ..execution.pending import Pending
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtype_object, dtypes
+from ..base import dtype_object, dtypes
+from ..base.devices import device, of_trace
 from ..config import state
-from ..devices import device, of_trace
 from ..dispatch.declare import composite
 from ..engine.error_node import NotImplemented, give_history
 from ..tensor import Tensor, blank

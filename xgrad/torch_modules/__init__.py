@@ -1,13 +1,13 @@
 """Modules named torch that are xgrad, for programs and packages that import torch themselves.
 
-enter.py    `as_torch()`: puts them into `sys.modules`, and takes them out again
-finder.py   finds torch and torch.nn, torch.optim, ... when they are imported
-face.py     a module named torch.X, whose names are xgrad's
-tables.py   which names are looked up where
-refused.py  names that exist, and raise when they are used
-answers.py  values that packages read, and xgrad itself has no need of
-aten.py     torch.ops.aten
-borrow.py   modules of an installed PyTorch, run over xgrad
+enter.py             `as_torch()`: puts them into `sys.modules`, and takes them out again
+finder.py            finds torch and torch.nn, torch.optim, ... when they are imported
+module_proxy.py      a module named torch.X, whose names are xgrad's
+tables.py            which names are looked up where
+refused.py           names that exist, and raise when they are used
+torch_attributes.py  values that packages read, and xgrad itself has no need of
+aten.py              torch.ops.aten
+borrow.py            modules of an installed PyTorch, run over xgrad
 """
 
 from .enter import as_torch as as_torch

@@ -8,8 +8,8 @@ from .. import overrides
 from ..config import settings
 from ..tensor import Tensor
 from .borrow import is_lender, lend
-from .face import faces, make_face
 from .finder import TorchFinder
+from .module_proxy import faces, make_face
 
 _active: list["as_torch"] = []  # the innermost last
 _finder = TorchFinder()

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .answers import VERSION
-from .face import make_face
+from .module_proxy import make_face
+from .torch_attributes import VERSION
 
 
 class _Loader(Loader):

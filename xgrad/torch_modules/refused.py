@@ -5,7 +5,7 @@ Packages import such names at their top, and use them in a branch that most prog
 
 from typing import Any
 
-from ..unsupported import explained
+from ..base.unsupported import explained
 
 
 class Refused(type):

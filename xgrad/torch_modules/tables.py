@@ -4,7 +4,7 @@ A module torch.X shows xgrad.X if users may use that, so these tables have only 
 in ANSWERS, then in the module's HOMES in their order.
 """
 
-from ..unsupported import reason
+from ..base.unsupported import reason
 
 # Module of torch's → the modules of xgrad's that have its names.  "a.*" stands for each module below a: the home of the
 # same path comes first if it exists.

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..missing import MissingNameError
+from ..base.missing import MissingNameError
 from . import checkpoint as checkpoint
 from . import dlpack as dlpack
 

@@ -15,10 +15,10 @@ from jax.core import Tracer
 
 from ..autograd.backward import backward
 from ..autograd.function import Function
+from ..base.missing import missing as _missing
+from ..base.platforms import default_platform
 from ..config import Block, block, state
 from ..dispatch.autocasting import use_casts
-from ..missing import missing as _missing
-from ..platforms import default_platform
 from ..random import draw_again, note_drawn
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed

@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
-from ..devices import same_placement, settled
+from ..base import dtypes
+from ..base.devices import same_placement, settled
+from ..base.missing import missing as _missing
 from ..dispatch.call import call
 from ..execution.execute import settle, transferred
-from ..missing import missing as _missing
 from ..ops.create.from_data import _converted, named_place
 from ..tensor import Tensor, from_foreign
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..base import dtypes
 from ..tensor import Tensor
 
 __all__: list[str] = []  # SummaryWriter is made at its first use, if tensorboardX is there

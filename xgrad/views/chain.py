@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
+from ..base.limits import check_numel
 from ..errors import OverlapError
 from ..execution.execute import runs_plainly
 from ..execution.pending import Pending
-from ..limits import check_numel
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .normal_form import combine
 from .program import Program, program_of, scalar_of, start_of

@@ -15,7 +15,7 @@ Invariant: nothing else in the package chooses a form of a view's program by its
 
 from dataclasses import dataclass, field
 
-from ..platforms import traced_for
+from ..base.platforms import traced_for
 
 
 @dataclass(frozen=True, slots=True)

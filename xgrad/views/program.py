@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..compile_cache.programs import PartRead, jit_checked, jit_placed
-from ..compile_cache.programs import Program as Jitted
-from ..donation import Writing
-from ..limits import checked
-from ..platforms import default_platform
+from ..base.limits import checked
+from ..base.platforms import default_platform
+from ..execution.donation import Writing
+from ..execution.programs.programs import PartRead, jit_checked, jit_placed
+from ..execution.programs.programs import Program as Jitted
 from .geometry import Shape
 from .platforms import FORMS
 from .view_ops import Diagonal, Permute, Reshape, Slice, ViewStep

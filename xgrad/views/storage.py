@@ -28,11 +28,11 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
-from ..donation import Writing, copied, run_writing
 from ..errors import InferenceTensorError, LostValueError
+from ..execution.donation import Writing, copied, run_writing
 from ..execution.execute import deferred, transferred
 from ..execution.pending import Pending, declared_of
-from ..execution.replaced import replaces
+from ..execution.rollback import replaces
 from ..execution.traces import in_trace
 
 _ids = itertools.count(1)

@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from ..compile_cache.half import summed, widen
-from ..dtypes import x64_enabled
+from ..base.dtypes import x64_enabled
 from ..errors import OverlapError
+from ..execution.programs.half import summed, widen
 from .geometry import OVERLAP, Shape, TensorGeometry, check_bounds, contiguous_strides
 from .platforms import forms
 from .windows import add_windows, few, read_windows

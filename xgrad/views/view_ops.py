@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..compile_cache.half import summed, widen
 from ..errors import OverlapError
+from ..execution.programs.half import summed, widen
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .strided import (
     gather_strided,

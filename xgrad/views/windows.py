@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..compile_cache.half import widen
+from ..execution.programs.half import widen
 from .geometry import Shape
 from .platforms import forms
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..table import size
+from ..base.table import size
 from ..tensor import Tensor
 from .drawing import Drawing
 from .fold import folded

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..base.table import size
 from ..engine.copy_slices import CopySlices
 from ..engine.edges import gradient_edge
 from ..engine.engine import GraphRoot
@@ -10,7 +11,6 @@ from ..engine.graph_task import GraphTask
 from ..engine.node import Node
 from ..engine.python_function import BackwardCFunction
 from ..engine.view_nodes import ChainBackward, ChainsBackward, RestridedBackward
-from ..table import size
 from ..tensor import Tensor
 from .chains import steps_of
 from .drawing import Drawing

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..table import size
+from ..base.table import size
 from .scene import Box, Edge, Scene
 from .text_width import shortened
 

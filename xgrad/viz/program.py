@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..base.table import size
 from ..compiler.function import CompiledFunction
 from ..execution.execute import queue_now
 from ..execution.fused import programs
@@ -9,7 +10,6 @@ from ..execution.lazily import lazy
 from ..execution.pending import Pending
 from ..execution.source import lines as source_lines
 from ..nn.module import OptimizedModule
-from ..table import size
 from .drawing import Drawing
 from .fold import folded
 from .hlo import scene_of_hlo

@@ -3,12 +3,12 @@
 from math import prod
 from typing import Any, NamedTuple
 
+from ..base.table import size
 from ..dispatch.operator_node import OperatorNode
 from ..dispatch.saved_attributes import kept_names
 from ..engine.copy_slices import CopySlices
 from ..engine.python_function import BackwardCFunction
 from ..engine.saved_variable import RELEASED, SavedVariable
-from ..table import size
 from ..tensor import Tensor
 
 

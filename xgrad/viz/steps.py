@@ -7,10 +7,10 @@ engine/engine.py.  Gradients have no values here, so each is taken to be defined
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..base.table import size
 from ..engine.edges import gradient_edge
 from ..engine.graph_task import GraphTask
 from ..engine.node import Node
-from ..table import size
 from ..tensor import Tensor
 from .graph import hooks_of, task_of, title_of
 from .names import Names

@@ -3,7 +3,7 @@
 import gc
 from typing import Any
 
-from ..table import size
+from ..base.table import size
 from ..tensor import Tensor
 from .chains import steps_of
 from .drawing import Drawing

@@ -1,6 +1,6 @@
 """Jacobians and Hessians of functions, and their products with vectors (PyTorch: torch/autograd/functional.py)."""
 
-from ...missing import missing as _missing
+from ...base.missing import missing as _missing
 from .jacobians import hessian as hessian
 from .jacobians import jacobian as jacobian
 from .products import hvp as hvp

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch import tables
 from ...tensor import Tensor
 from .entries import filled

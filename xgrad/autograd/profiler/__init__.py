@@ -20,11 +20,11 @@ from typing import Any, Self
 
 import jax
 
+from ...base.missing import missing as _missing
 from ...config import settings, state
 from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
-from ...missing import missing as _missing
 from ...tensor import Tensor
 from .events import EventList, FunctionEvent, FunctionEventAvg, Interval
 

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from ...compile_cache.ahead import compile_ahead, compiled, expected
 from ...config import state
 from ...execution.execute import runs_plainly
+from ...execution.programs.ahead import compile_ahead, compiled, expected
 
 _MOST = 4096  # nodes that are looked at
 

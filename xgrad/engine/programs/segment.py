@@ -20,9 +20,9 @@ from typing import Any
 
 import jax
 
+from ...base.limits import checked
 from ...errors import DtypeDisabledError
 from ...execution.pending import quietly
-from ...limits import checked
 from ..fit import fit
 
 MOST = 1024  # structures that are cached

@@ -9,7 +9,7 @@ from .. import functional as F
 from ..init import constant_
 from ..module import Module
 from ..parameter import Parameter
-from .face import Face, face
+from .declared_module import Face, face
 from .multihead_attention import MultiheadAttention as MultiheadAttention
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ... import dtypes
 from ...autograd.grad_mode import no_grad
+from ...base import dtypes
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .. import functional as F

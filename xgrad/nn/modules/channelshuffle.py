@@ -1,6 +1,6 @@
 """ChannelShuffle (PyTorch: torch/nn/modules/channelshuffle.py)."""
 
-from .face import Face, face
+from .declared_module import Face, face
 
 
 @face("channel_shuffle")

@@ -4,7 +4,7 @@ from typing import Any
 
 from ...tensor import Tensor
 from .. import functional as F
-from .face import Face, face
+from .declared_module import Face, face
 
 
 @face("cosine_similarity", tensors="x1 x2", shown="")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .face import Face, face
+from .declared_module import Face, face
 
 _WORKS_IN_PLACE = "p training inplace"
 

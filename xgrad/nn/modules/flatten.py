@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...tensor import Tensor
-from .face import Face, face
+from .declared_module import Face, face
 
 
 @face()

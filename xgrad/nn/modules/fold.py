@@ -1,7 +1,7 @@
 """Fold and Unfold: rows over nn.functional (PyTorch: torch/nn/modules/fold.py)."""
 
 from ..common_types import _size_any_t
-from .face import Face, face
+from .declared_module import Face, face
 
 
 @face("fold")

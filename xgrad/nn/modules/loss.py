@@ -14,8 +14,8 @@ from ...tensor import Tensor
 from .. import functional as F
 from ..linear_cross_entropy_options import LinearCrossEntropyOptions
 from ..module import Module
+from .declared_module import Face, face
 from .distance import PairwiseDistance
-from .face import Face, face
 from .linear import Linear
 
 _BUFFERS = ("weight", "pos_weight")

@@ -13,7 +13,7 @@ from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
-from .face import Face, face
+from .declared_module import Face, face
 
 _NEIGHBOURS = "{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 

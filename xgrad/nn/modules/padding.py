@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from ...tensor import Tensor
 from .. import functional as F
 from ..common_types import _size_2_t, _size_4_t, _size_6_t
-from .face import Face, face
+from .declared_module import Face, face
 from .utils import _ntuple
 
 

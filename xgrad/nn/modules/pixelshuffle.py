@@ -1,6 +1,6 @@
 """PixelShuffle and its inverse (PyTorch: torch/nn/modules/pixelshuffle.py)."""
 
-from .face import Face, face
+from .declared_module import Face, face
 
 
 @face("pixel_shuffle")

@@ -13,7 +13,7 @@ from ..common_types import (
     _size_any_opt_t,
     _size_any_t,
 )
-from .face import Face, face
+from .declared_module import Face, face
 from .utils import _ntuple, _single
 
 _WINDOW = "kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

@@ -5,7 +5,7 @@ from typing import Any
 from ...tensor import Tensor
 from .. import functional as F
 from ..common_types import _ratio_2_t, _ratio_any_t, _size_2_t, _size_any_t
-from .face import Face, face
+from .declared_module import Face, face
 
 
 @face()

@@ -1,6 +1,6 @@
 """Helpers for modules and their parameters (PyTorch: torch/nn/utils)."""
 
-from ...missing import missing as _missing
+from ...base.missing import missing as _missing
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize
 from . import prune as prune

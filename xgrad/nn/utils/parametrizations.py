@@ -7,8 +7,8 @@ from enum import Enum, auto
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
+from ...base.dtype_info import finfo
 from ...dispatch.tables import FUNCTIONS
-from ...dtype_info import finfo
 from ...tensor import Tensor
 from ..module import Module
 from . import parametrize

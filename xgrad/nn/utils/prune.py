@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
+from ...base.missing import missing as _missing
 from ...dispatch.tables import FUNCTIONS
-from ...missing import missing as _missing
 from ...tensor import Tensor
 from ..module import Module
 from .convert_parameters import parameters_to_vector

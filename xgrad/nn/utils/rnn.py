@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor, from_array
 

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.declared import DeclaredPlace
+from ...base.devices import Devices, device, kept, placement_of, same_placement, settled
+from ...base.dtypes import as_dtype
 from ...config import forward_levels, state
-from ...declared import DeclaredPlace
-from ...devices import Devices, device, kept, placement_of, same_placement, settled
 from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast
@@ -23,7 +24,6 @@ from ...dispatch.recorded_views import record_linear
 from ...dispatch.samples import COMPLEX, HERE, REAL, real, sample, whole
 from ...dispatch.tables import METHODS
 from ...dispatch.view import view
-from ...dtypes import as_dtype
 from ...engine.arithmetic import Arithmetic
 from ...engine.edges import gradient_edge
 from ...engine.node import Node, wire

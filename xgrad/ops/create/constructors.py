@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ... import dtypes, overrides
+from ... import overrides
+from ...base import dtypes
 from ...config import settings
 from ...dispatch.declare import composite
 from ...tensor import Size, Tensor

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import internal, linear, variant
 from ...dispatch.inplace import call_inplace

@@ -13,22 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.declared import DeclaredPlace
+from ...base.devices import Devices, replicated
+from ...base.limits import check_bytes
 from ...batching.batched_tensor import batch_like
 from ...config import settings
-from ...declared import DeclaredPlace
-from ...devices import Devices, replicated
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal
 from ...dispatch.out import write_out
 from ...dispatch.samples import sample
-from ...donation import sent
-from ...limits import check_bytes
+from ...execution.donation import sent
 from ...tensor import Tensor, from_array
 from ...views.named.arguments import int_of, sizes_of, variadic
-from .early import is_early
 from .from_data import filled, finish, number_dtype, place, placement
+from .host_first import is_early
 from .scalars import fill_value
 
 _DOUBLE = dict(dtype=dtypes.float64, placement=None)  # of samples

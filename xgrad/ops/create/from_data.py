@@ -14,10 +14,10 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Sharding
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.declared import DeclaredPlace
+from ...base.devices import Devices, is_default, kept, require_here, same_placement, settled, sharding_of
 from ...config import state
-from ...declared import DeclaredPlace
-from ...devices import Devices, is_default, kept, require_here, same_placement, settled, sharding_of
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...batching.batched_tensor import inner_value
 from ...errors import NumberOverflowError
 from ...execution.pending import waits

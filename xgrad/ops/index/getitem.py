@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.tables import METHODS
 from ...dispatch.view import view

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
+from ...base.devices import spread
+from ...base.platforms import default_platform
 from ...batching.batched_tensor import inner_value
-from ...devices import spread
 from ...execution.pending import waits
-from ...platforms import default_platform
 from ...tensor import Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import operator
 from ...dispatch.promotion import cast, conj, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample, whole

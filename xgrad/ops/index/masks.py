@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
-from ...devices import require_here
+from ...base import dtypes
+from ...base.devices import require_here
+from ...base.limits import checked
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, operator
 from ...dispatch.out import write_out
@@ -19,7 +20,6 @@ from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...dispatch.samples import truth as true_or_false
 from ...dispatch.tables import METHODS
 from ...errors import TracedValueError
-from ...limits import checked
 from ...tensor import Tensor, from_foreign
 from ...views.named.arguments import sizes_of
 from ...views.storage import Tracer, value_needed

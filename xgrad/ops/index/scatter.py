@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
+from ...base.dtypes import FLOATS, INEXACT
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import broadcast_shapes, cast, refuse_complex, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample, whole
-from ...dtypes import FLOATS, INEXACT
 from ...tensor import Tensor
 from ..create.scalars import fill_value
 from .index_checks import check_range, require_integers, same_dtype

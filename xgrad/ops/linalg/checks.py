@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ... import dtypes
+from ...base import dtypes
 from ...batching.batched_tensor import inner_value
 from ...dispatch.promotion import broadcast_shapes, conj
 from ...errors import LinAlgError

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes as _dtypes
 from ... import return_types
+from ...base import dtypes as _dtypes
+from ...base.platforms import traced_for
 from ...config import state
 from ...dispatch.declare import composite, operator
 from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
-from ...platforms import traced_for
 from ...tensor import Tensor
 from .checks import adjoint, differences, require_invariant, require_matrices
 

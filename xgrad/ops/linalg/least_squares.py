@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ... import dtypes, return_types
+from ... import return_types
+from ...base import dtypes
 from ...batching.batched_tensor import inner_value
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...config import state
 from ...dispatch.declare import composite, internal
 from ...dispatch.samples import SINGLE, definite, fixed, positive, real, sample, whole

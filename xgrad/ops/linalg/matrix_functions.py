@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes, return_types
+from ... import return_types
+from ...base import dtypes
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.samples import COMPLEX, SINGLE, real, regular, sample

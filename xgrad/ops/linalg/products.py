@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import broadcast_shapes, conj, promote, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample

@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes, return_types
+from ... import return_types
+from ...base import dtypes
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import conj
 from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample

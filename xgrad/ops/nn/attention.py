@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...compile_cache.half import precision_of
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.declare import linear as linearly
 from ...dispatch.promotion import require_real_floating, require_same_dtype
 from ...dispatch.samples import COMPLEX, key, real, sample, truth
+from ...execution.programs.half import precision_of
 from ...tensor import Tensor
 from ..random.keys import draw_key
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import composite
 from ...dispatch.promotion import refuse_complex, require_real_floating, scalar
 from ...dispatch.samples import between, positive, real, sample, whole

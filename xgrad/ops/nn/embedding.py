@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...config import state
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator

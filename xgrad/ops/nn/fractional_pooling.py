@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import require_real_floating
 from ...dispatch.samples import between, fixed, real, sample

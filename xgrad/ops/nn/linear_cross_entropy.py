@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
-from ...compile_cache.half import precision_of
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite
 from ...dispatch.promotion import require_real_floating
 from ...dispatch.samples import positive, real, sample, whole
+from ...execution.programs.half import precision_of
 from ...tensor import Tensor
 from .attention import linear
 from .classification import _cross_entropy, check_classes, cross_entropy

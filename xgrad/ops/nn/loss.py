@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...base.dtypes import torch_name
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import broadcast_shapes, promote, refuse_complex, scalar
 from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
-from ...dtypes import torch_name
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 from ..pointwise.ends import log1p_exp, logits_loss, quotient

@@ -6,7 +6,7 @@ It is composed of `linear`, `scaled_dot_product_attention` and, if the attention
 import warnings
 from typing import Any
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import composite
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor

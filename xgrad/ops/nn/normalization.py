@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...compile_cache.unfused import apart
 from ...config import state
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
@@ -21,6 +20,7 @@ from ...dispatch.promotion import conj, refuse_complex, require_floating, requir
 from ...dispatch.samples import COMPLEX, fixed, positive, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...engine.saved_variable import Stopped
+from ...execution.programs.barriers import apart
 from ...tensor import Tensor
 
 functional: Any = partial(operator, namespace=("nn.functional", ""), method=False, out=False)

@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.limits import check_bytes, check_size
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.operator import freeze
 from ...dispatch.promotion import refuse_complex, require_real, require_real_floating
 from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...dispatch.tables import FUNCTIONS
-from ...limits import check_bytes, check_size
 from ...tensor import Tensor
 from ..index.index_checks import check_range
 from ..pointwise.arithmetic import zero

@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.dtypes import category
 from ...dispatch.argument_names import MISSING, renamed, without_numpys
 from ...dispatch.call import call
 from ...dispatch.call_pair import call_pair
@@ -33,7 +34,6 @@ from ...dispatch.promotion import (
 )
 from ...dispatch.samples import BINARY, COMPLEX, REAL, TERNARY, between, positive, real, sample
 from ...dispatch.tables import METHODS
-from ...dtypes import category
 from ...tensor import Tensor
 from .ends import beside_one, over_twice, quotient
 

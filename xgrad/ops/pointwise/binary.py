@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special as js
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.dtypes import category, torch_name
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import (
     broadcast_shapes,
@@ -24,7 +25,6 @@ from ...dispatch.promotion import (
 )
 from ...dispatch.samples import BINARY, BINARY_POSITIVE, BINARY_WHOLE, COMPLEX, SINGLE, real, sample, truth
 from ...dispatch.tables import FUNCTIONS
-from ...dtypes import category, torch_name
 from ...tensor import Tensor
 from ..create.scalars import require_fit_beside
 from .arithmetic import _truncated, zero

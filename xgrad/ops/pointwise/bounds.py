@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import operator
 from ...dispatch.promotion import promote_together
 from ...dispatch.samples import BINARY, between, real, sample

@@ -8,11 +8,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.dtypes import torch_name
 from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import as_float, check_broadcast, promote, promote_together, require_real
 from ...dispatch.samples import BINARY, BINARY_WHOLE, COMPLEX, REAL, WHOLE, real, sample, whole
-from ...dtypes import torch_name
 from ...tensor import Tensor
 
 # -- two arrays -------------------------------------------------------------------------------------------------------

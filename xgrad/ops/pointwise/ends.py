@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from ...dtypes import INEXACT
-from ...platforms import traced_for
+from ...base.dtypes import INEXACT
+from ...base.platforms import traced_for
 
 
 def apart(x: Any) -> Any:

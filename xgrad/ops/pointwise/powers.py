@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.dtypes import as_dtype, category, torch_name
 from ...dispatch.declare import composite, operator, variant
 from ...dispatch.inplace import call_inplace
 from ...dispatch.operands import is_operand
 from ...dispatch.operator import Operator
 from ...dispatch.promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_real
 from ...dispatch.samples import BINARY_POSITIVE, COMPLEX, POSITIVE, REAL, positive, real, sample, truth
-from ...dtypes import as_dtype, category, torch_name
 from ...tensor import Tensor
 from .arithmetic import run
 from .ends import COMPLEX_TOO, apart, quotient

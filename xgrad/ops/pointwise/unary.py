@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import special as js
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.dtypes import torch_name
 from ...dispatch.call import call
 from ...dispatch.declare import Declared, composite, operator
 from ...dispatch.inplace import call_inplace
@@ -22,7 +23,6 @@ from ...dispatch.promotion import as_float, conj, require_floating, require_real
 from ...dispatch.samples import COMPLEX, POSITIVE, REAL, SINGLE, UNIT, between, positive, sample
 from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
-from ...dtypes import torch_name
 from ...return_types import frexp as frexp_result
 from ...tensor import Tensor
 from .arithmetic import zero

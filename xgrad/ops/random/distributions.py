@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import broadcast_shapes

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 
 _LONG = 2**24  # numbers that are drawn in their own shape: a mesh divides them among its devices
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import jax
 
-from ... import dtypes, threefry
+from ...base import dtypes, threefry
 from ...batching.batched_tensor import wrap
 from ...config import state
-from ...donation import sent
+from ...execution.donation import sent
 from ...random import Generator, next_key, next_words
 from ...tensor import Tensor, from_array
-from ..create.early import is_early
+from ..create.host_first import is_early
 
 
 def draw_words(generator: Generator | None, name: str, shape: Any, dtype: Any, placement: Any) -> Tensor:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
 
-from ... import dtypes, threefry
+from ...base import dtypes, threefry
 from ...batching.batched_tensor import batch_like
 from ...config import settings
 from ...dispatch.argument_kinds import require_int, require_no_grad

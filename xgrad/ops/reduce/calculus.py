@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.lax import slice_in_dim
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import check_broadcast, promote_float, wrap_dims

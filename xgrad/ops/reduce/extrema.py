@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes, return_types
+from ... import return_types
+from ...base import dtypes
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import require_real, restore_dims, wrap_dim, wrap_dims

@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes, return_types
+from ... import return_types
+from ...base import dtypes
+from ...base.limits import checked
 from ...dispatch.argument_kinds import require_int, require_no_grad, require_number
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, operator
@@ -22,7 +24,6 @@ from ...dispatch.out import write_out
 from ...dispatch.promotion import promote_float, refuse_complex, require_real
 from ...dispatch.samples import positive, real, rising, sample, whole
 from ...errors import TracedValueError
-from ...limits import checked
 from ...tensor import Tensor
 from ...views.storage import Tracer, value_needed
 from ..create.factories import spaced

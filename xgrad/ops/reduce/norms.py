@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.argument_kinds import checking, require_number
 from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import as_float, broadcast_shapes, common_dtype, promote, refuse_complex, wrap_dims

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import composite, operator
 from ...dispatch.narrow_sums import sum_overflows
 from ...dispatch.promotion import (

@@ -6,7 +6,8 @@
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes, return_types
+from ... import return_types
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.narrow_sums import cumsum_overflows

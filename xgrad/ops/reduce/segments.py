@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import refuse_complex, wrap_dim

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
-from ...limits import x64_for_now
+from ...base import dtypes
+from ...base.limits import x64_for_now
 
 _UNSIGNED = (dtypes.bool, dtypes.uint8, dtypes.uint16, dtypes.uint32)
 _SIGN, _INFINITY, _NAN = np.uint32(1 << 31), np.uint32(0x7F800000), np.uint32(0x7FC00000)

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes, return_types
+from ... import return_types
+from ...base import dtypes
 from ...dispatch.declare import composite, operator, refuse_derivative
 from ...dispatch.promotion import refuse_complex, wrap_dim
 from ...dispatch.samples import real, rising, sample, whole

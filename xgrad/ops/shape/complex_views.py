@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal
 from ...dispatch.inplace import call_inplace

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.limits import LIMIT, check_bytes, check_size
 from ...config import settings
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import common_dtype, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
-from ...limits import LIMIT, check_bytes, check_size
 from ...tensor import Tensor
 from ...views.named.arguments import int_of
 from .broadcasting import meshgrid

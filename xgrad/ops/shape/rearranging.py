@@ -10,14 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.limits import check_size
 from ...dispatch.argument_kinds import require_int
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import scalar, wrap_dim, wrap_dims
 from ...dispatch.samples import COMPLEX, REAL, real, sample, whole
 from ...engine.fit import expandable
-from ...limits import check_size
 from ...tensor import Tensor
 from ...views.named.arguments import sizes_of, variadic
 from ..create.copying import fit_to

@@ -8,7 +8,7 @@ other tensors would not share the new array.  New elements are 0.  (PyTorch: ate
 from math import prod
 from typing import Any
 
-from ... import limits
+from ...base import limits
 from ...config import state
 from ...dispatch.declare import composite
 from ...tensor import Tensor

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.limits import check_views
 from ...dispatch.declare import composite
 from ...dispatch.view import view, views_of
-from ...limits import check_views
 from ...tensor import Tensor
 from ...views.named.arguments import int_of, own_dim, wrap_dim
 

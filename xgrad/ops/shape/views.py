@@ -6,7 +6,7 @@ Each is one line over `dispatch/view.py`: PyTorch's arguments as the key of the 
 from collections.abc import Sequence
 from typing import Any
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import composite
 from ...dispatch.tables import FUNCTIONS, METHODS
 from ...dispatch.view import bits_of, try_view, view, view_inplace

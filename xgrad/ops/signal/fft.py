@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...config import settings
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, linear, operator

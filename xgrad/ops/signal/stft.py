@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import promote
 from ...dispatch.samples import COMPLEX, SINGLE, complex_numbers, fixed, positive, real, sample

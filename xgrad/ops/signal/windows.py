@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.scipy import special as js
 
-from ... import dtypes
+from ...base import dtypes
 from ...config import settings
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal

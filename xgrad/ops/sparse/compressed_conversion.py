@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...config import settings
 from ...dispatch.declare import composite
 from ...tensor import Tensor, from_array

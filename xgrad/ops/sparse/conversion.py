@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
+from ...base.dtypes import as_dtype
 from ...config import settings
 from ...dispatch.call import call
 from ...dispatch.declare import composite
-from ...dtypes import as_dtype
 from ...tensor import Tensor, from_array
 from ...views.named.arguments import sizes_of
 from ...views.storage import Tracer

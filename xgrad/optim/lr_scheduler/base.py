@@ -64,7 +64,9 @@ def deferred(step: Callable[..., Any]) -> Callable[..., Any]:
     """Have a compiled function make a schedule's step after each run of its program, where that is the same."""
 
     @functools.wraps(step)
-    def call(*args: Any, **options: Any) -> Any:  # no `self`, on which the program would depend (compiler/frames.py)
+    def call(
+        *args: Any, **options: Any
+    ) -> Any:  # no `self`, on which the program would depend (compiler/guards/frames.py)
         trace = state.trace
         if trace is not None and not args[0]._is_initial and trace.defers(args[0], step, args, options):
             return None

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ... import dtypes
+from ...base import dtypes
 from ...dispatch.tables import FUNCTIONS
 from ...random import Generator, next_key
 from ...tensor import Tensor, from_foreign

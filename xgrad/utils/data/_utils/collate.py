@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .... import dtypes
+from ....base import dtypes
 from ....dispatch.tables import FUNCTIONS
 from ....ops.create.from_data import as_tensor
 from ....tensor import Tensor

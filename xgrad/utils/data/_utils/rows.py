@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ....compile_cache.programs import jit_checked
 from ....config import state
+from ....execution.programs.programs import jit_checked
 from ....tensor import Tensor, from_foreign
 from ....views.chain import ViewChain
 from ....views.program import Program

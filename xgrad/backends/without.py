@@ -1,0 +1,120 @@
+"""Names what a declared backend lacks: patterns mean operators, names mean dtypes.  A declaration checks both.
+
+A pattern is an operator's name, as `docs/operators.md` has it, with * for any characters; `linalg.inv` and `linalg_inv`
+are the same.  "complex" is all operators on complex numbers, "sorting" all that are made of XLA's sort; a dtype's name
+is all operators with an operand or a result of that dtype.
+"""
+
+import difflib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..dispatch.tables import FUNCTIONS, OPERATORS, VARIANTS
+
+NAMESPACES = ("linalg", "special", "fft")
+GROUPS = {
+    "sorting": (
+        "sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode", "quantile", "nanquantile", "_randperm",
+        "_multinomial", "_unique",
+    ),
+}  # fmt: skip
+DTYPES = frozenset(
+    np.dtype(value)
+    for name, value in vars(dtypes).items()
+    if not name.startswith("_") and isinstance(value, dtypes.dtype)
+)
+
+
+def spellings(name: str) -> set[str]:
+    """Return the names by which a pattern may mean an operator.
+
+    `max.dim` is `max` too, `linalg_inv_ex` is `linalg.inv`.
+    """
+    plain = name.partition(".")[0]
+    found = {name, plain, plain.removesuffix("_ex")}
+    for namespace in NAMESPACES:
+        if name.startswith(f"{namespace}_"):
+            found |= {f"{namespace}.{other.removeprefix(f'{namespace}_')}" for other in found}
+    return found
+
+
+def operators() -> dict[str, set[str]]:
+    """Return all operators with their spellings; those whose names begin with an underscore are xgrad's own."""
+    names = {*OPERATORS, *(op.name for op in VARIANTS)}
+    return {name: spellings(name) for name in names if not name.startswith("_")}
+
+
+def lacking(backend: str, patterns: Iterable[str]) -> frozenset[str]:
+    """Return the operators that patterns name.  Raises `ValueError` for one that names none."""
+    known, found = operators(), set()
+    for pattern in patterns:
+        pattern = pattern.removeprefix("aten::")
+        if pattern in GROUPS:
+            found |= {name for name in {*OPERATORS, *(op.name for op in VARIANTS)} if _of_group(name, pattern)}
+            continue
+        if _dtype_of(pattern) is not None:
+            continue
+        matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
+        if not matched and pattern != "complex":
+            raise ValueError(
+                f"Backend '{backend}': without={pattern!r} matches no operator. {_instead(pattern, known)}"
+            )
+        found |= matched
+    return frozenset(found)
+
+
+def _of_group(name: str, group: str) -> bool:
+    return name.partition(".")[0] in GROUPS[group]
+
+
+def _dtype_of(name: str) -> Any:
+    value = getattr(dtypes, name, None)
+    return np.dtype(value) if isinstance(value, dtypes.dtype) else None
+
+
+def dtypes_left(given: frozenset[Any] | None, patterns: Iterable[str]) -> frozenset[Any] | None:
+    """Return the dtypes of a declaration without those that patterns name; None for all."""
+    excluded = {dtype for pattern in patterns if (dtype := _dtype_of(pattern)) is not None}
+    return (DTYPES if given is None else given) - excluded if excluded else given
+
+
+def named(backend: str, name: Any) -> str:
+    """Return the operator that a lowering is for.  Raises `ValueError` if there is none of that name."""
+    known = operators()
+    if name in known:
+        return name
+    for operator, spelled in known.items():
+        if name in spelled and "." not in operator:
+            return operator
+    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is no operator. {_instead(name, known)}")
+
+
+def _instead(name: Any, known: dict[str, set[str]]) -> str:
+    plain = str(name)
+    forms = sorted(operator for operator, spelled in known.items() if plain in spelled)
+    if forms:
+        return f"'{plain}' is several operators: {', '.join(forms)}"
+    if plain.endswith("_") and plain[:-1] in known:
+        return f"'{plain}' is the in-place form of the operator '{plain[:-1]}': name that"
+    last = plain.rpartition(".")[2]
+    if any(last in functions for functions in FUNCTIONS.values()):
+        return f"'{plain}' is a function that is made of other operators: name those (docs/operators.md has them all)"
+    near = difflib.get_close_matches(plain, {s for spelled in known.values() for s in spelled}, 3)
+    return f"Near it: {', '.join(near)}" if near else "docs/operators.md has them all"
+
+
+def dtypes_named(backend: str, given: Any) -> frozenset[Any]:
+    """Return the dtypes of a declaration.  Raises `TypeError` for what is none."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"Backend '{backend}': dtypes is a list of names such as ['float32', 'int32'], not {given!r}")
+    found = set()
+    for spec in given:
+        try:
+            found.add(np.dtype(getattr(dtypes, spec) if isinstance(spec, str) and hasattr(dtypes, spec) else spec))
+        except TypeError:
+            raise TypeError(f"Backend '{backend}': dtypes has {spec!r}, which is no dtype") from None
+    return frozenset(found)

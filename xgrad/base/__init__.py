@@ -1,0 +1,1 @@
+"""What everything else stands on: dtypes, devices, sizes, limits, settings, and the names that xgrad lacks."""

@@ -1,0 +1,9 @@
+"""The compile cache: a process's compiled programs, for the next process."""
+
+from .execution.programs.folder import CacheInfo as CacheInfo
+from .execution.programs.folder import compile_cache_info as compile_cache_info
+from .execution.programs.folder import disable_compile_cache as disable_compile_cache
+from .execution.programs.folder import enable_as_asked as enable_as_asked
+from .execution.programs.folder import enable_compile_cache as enable_compile_cache
+from .execution.programs.folder import used_folder as used_folder
+from .execution.programs.folder import why_off as why_off

@@ -1,0 +1,145 @@
+"""Guard code: one generated Python function for each program, which tests whether a call is the usual one.
+
+The usual call has the very same objects in all places that the trace read (identity_guards.py), and tensors that look
+as the traced ones did.  The function tests flat places in one expression, and calls a guard for a deeper one.  Other
+calls it leaves to `Match.find`: another object may be equal.
+
+    def find(leaves):
+        found = [*leaves]
+        try:
+            if not (c7.cell_contents is c8 and c9["scale"] is c10 and "len" not in c9): return None
+            ...
+        except (ValueError, LookupError, AttributeError): return None
+        t = found[0]
+        if t.__class__ is not c11: return None
+        ...
+        return [...], [a0, a1, ...]
+
+Measured for a step of an MLP with eight tensors: see `benchmarks`, "small MLP step".
+"""
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from .guard import AnyTensor, Guard
+from .identity_guards import Source, Unchanged
+from .tensor_guard import USUAL, Expected
+
+# The usual attributes that are more than a value.
+MORE = frozenset({"_grad_fn", "_grad", "_is_param", "_accumulator"})
+
+# The test of one tensor: its array is a{i}, if the tensor looks as the traced one did.
+_TENSOR = """\
+    t = found[{which}]
+    if t.__class__ is not {kind}: return None
+    d = t.__dict__
+    s = d.get("_storage")
+    if s is None:
+        a{i} = d.get("_array")
+        if a{i} is None{unshared}: return None
+    else:
+        a{i}, c = s._array, d["_chain"]
+        if a{i} is None or not {chain}: return None
+    if (
+        not (a{i}.aval is {expected}.aval and a{i}.sharding is {expected}.sharding) and not {expected}.alike(a{i})
+        or d.get("_requires_grad", False) is not {requires_grad}
+    ): return None
+"""
+
+# The test of a tensor's other attributes.
+_REST = """\
+    if (
+        (d.get("_grad_fn") is None) is not {leaf}
+        or d.get("_is_param", False) is not {parameter}{grad}
+        or not usual(d)
+        or (r := d.get("_accumulator")) is not None and (n := r()) is not None and n._hooks
+    ): return None
+"""
+
+# The same test for a leaf that is no Parameter, with a shortcut: if its attributes have the names of a leaf that fitted
+# and had nothing but a value, then it has nothing but a value either.
+_BARE = """\
+    k = tuple(d)
+    if k != {expected}.bare:
+{rest}        if bare(k): {expected}.bare = k
+"""
+
+
+def quick_find(
+    function: Guard,
+    arguments: list[tuple[int, Guard]],
+    doubles: list[tuple[int, int]],
+    count: int,
+    arrays: list[tuple[int, Any]],
+    array_kind: Callable[..., Any],
+    expected: list[Expected] | None,
+) -> Callable[[list[Any]], Any]:
+    """Make the function of a call's leaves that returns (tensors, arrays) for the usual call, else None.
+
+    Without `expected` the function returns the tensors, and its caller compares them.
+    """
+    source = Source()
+    unchanged = Unchanged(function, source)
+    name, line = source.name, source.lines.append
+    source.objects.update(usual=USUAL.issuperset, bare=(USUAL - MORE).issuperset, tuple=tuple)
+    compared = {e.source[1] for e in expected or ()}  # below, with their classes
+    line("def find(leaves):")
+    line("    try:")
+    if all(guard.__class__ is AnyTensor for _, guard in arguments) and not arrays:
+        line("        found = [*leaves]")
+        if any(place not in compared for place in range(len(arguments))):
+            line("        for t in found:\n            if not isinstance(t, Tensor): return None")
+    else:
+        line("        found = []")
+        for place, guard in arguments:
+            line(f"        if {name(guard)}.check(leaves[{place}], found) is not None: return None")
+    source.require(unchanged.conditions, "        ")
+    for expression, guard in unchanged.tensors:
+        if guard is None:
+            line(f"        t = {expression}")
+            line("        if not isinstance(t, Tensor): return None")
+            line("        found.append(t)")
+        else:
+            line(f"        if {name(guard)}.check({expression}, found) is not None: return None")
+    # An empty cell, a shorter list, a missing attribute.
+    line("    except (ValueError, LookupError, AttributeError): return None")
+    source.require([f"found[{i}] is found[{j}]" for i, j in doubles], "    ")
+    if count > 1:  # the function may compare them with `is`
+        line(f"    if len({{*map(id, found)}}) != {count}: return None")
+    source.require([f"{name(array_kind)}(leaves[{i}]) == {name(kind)}" for i, kind in arrays], "    ")
+    if expected is None:
+        line("    return found")
+        return source.function("find")
+    for i, e in enumerate(expected):
+        line(_of_tensor(source, i, e))
+    if len(expected) > 1:  # tensors that share a storage have the same array
+        ids = ", ".join(f"id(a{i})" for i in range(len(expected)))
+        line(f"    if len({{{ids}}}) != {len(expected)}: return None")
+    tensors = ", ".join(f"found[{e.source[1]}]" for e in expected)
+    line(f"    return [{tensors}], [{', '.join(f'a{i}' for i in range(len(expected)))}]")
+    return source.function("find")
+
+
+def _of_tensor(source: Source, i: int, expected: Expected) -> str:
+    """Return the lines for one tensor.  A tensor with rare attributes is compared by `Expected` itself."""
+    if expected.rare is not None:
+        return (
+            f"    a{i} = {source.name(expected)}.array(found[{expected.source[1]}])\n    if a{i} is None: return None"
+        )
+    whole = expected.chain is None
+    rest = _REST
+    if expected.leaf and not expected.parameter and expected.grad is not False:
+        rest = _BARE.replace("{rest}", textwrap.indent(_REST, "    "))
+    return (_TENSOR + rest).format(
+        i=i,
+        which=expected.source[1],
+        kind=source.name(expected.kind),
+        expected=source.name(expected),
+        unshared="" if whole else " or True",
+        chain="c.is_root" if whole else f"c is {source.name(expected.chain)}",
+        requires_grad=expected.requires_grad,
+        leaf=expected.leaf,
+        parameter=expected.parameter,
+        grad="" if expected.grad is None else f'\n        or (d.get("_grad") is None) is not {expected.grad}',
+    )

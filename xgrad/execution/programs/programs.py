@@ -1,0 +1,140 @@
+"""Functions as programs: `jax.jit` of functions that pass through `limits.checked`, which a lazy block notes.
+
+JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
+same in each process: that of the function, also for a partial function, which has none (`checked`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from ...base.limits import checked
+from ...config import settings
+from ..execute import execute, runs_plainly
+from ..traces import in_trace
+
+
+class Program:
+    """A jitted function of arrays and numbers.  In a lazy block a call notes it, and returns what is pending.
+
+    `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
+    """
+
+    __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run")
+    lazy = True  # False: it runs at once in a lazy block too
+    reads = True  # False: its operands are not read
+    run: Any
+    function: Callable[..., Any]
+    avals: dict[Any, Any]
+    label: str
+    role: str
+    operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
+    place: Any  # the declared backend on which a program without operands runs
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        self.function = function
+        self.run = jax.jit(function, **options)
+        # For a larger program: "read" or "write", of a part of the first operand; "adjoint", zero but in a part; "sum".
+        self.role = ""
+        # A write's function, or for an adjoint that of (array, *operands) which adds it to an array; in both, the first
+        # argument is applied to a part that is read before it is written.
+        self.into: Callable[..., Any] | None = None
+        self.label = self.operator = ""
+        self.place = None
+        self.avals = {}  # those of the results, by those of the operands: for a queue
+
+    def __call__(self, *operands: Any) -> Any:
+        return execute(self, operands) if settings.special else self.run(*operands)
+
+    @property
+    def name(self) -> str:
+        """The name by which lazy blocks and reports tell it: its `label` or the function's, without underscores."""
+        return (self.label or self.function.__name__).lstrip("_")
+
+    @property
+    def lower(self) -> Any:
+        """`jax.jit`'s `lower`."""
+        return self.run.lower
+
+    @property
+    def eval_shape(self) -> Any:
+        """`jax.jit`'s `eval_shape`."""
+        return self.run.eval_shape
+
+
+class Immediate(Program):
+    """A function that needs values, and so is not jitted."""
+
+    avals: Any
+    into: Any
+    label: Any
+    operator: Any
+    place: Any
+    role: Any
+
+    __slots__ = ()
+    lazy = False
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = self.run = function
+        self.avals, self.into, self.role, self.label, self.operator, self.place = {}, None, "", "", "", None
+
+
+class Known(Immediate):
+    """A function that returns a known result, and does not read its operands."""
+
+    __slots__ = ()
+    reads = False
+
+
+class AtOnce(Program):
+    """A program that runs at once in a lazy block too."""
+
+    __slots__ = ()
+    lazy = False
+
+
+class PartRead(Program):
+    """A program that reads a part, with the compiler's `options` where it is a program of its own on that platform.
+
+    JAX refuses options for a program within another: there it is compiled without.
+    """
+
+    __slots__ = ("alone", "platform")
+
+    def __init__(self, function: Callable[..., Any], platform: str, options: dict[str, str]) -> None:
+        super().__init__(function)
+        self.platform = platform
+        self.alone: Any = jax.jit(function, compiler_options=options)
+
+    def __call__(self, *operands: Any) -> Any:
+        if not runs_plainly():
+            return execute(self, operands)
+        root = operands[0]
+        if isinstance(root, Tracer) or in_trace() or next(iter(root.devices())).platform != self.platform:
+            return self.run(*operands)
+        return self.alone(*operands)
+
+
+def jit_checked(
+    function: Callable[..., Any],
+    facts: Any = (),
+    *,
+    donate: bool = False,
+    keep_unused: bool = False,
+    converts: bool = False,
+    lazy: bool = True,
+) -> Program:
+    """Return `function` as a program; with `donate` the result is in the first argument's memory.
+
+    `facts`, `converts`: see `limits.checked`.  `lazy`: False if it runs at once in a lazy block too.
+    """
+    function = checked(function, facts, converts=converts)
+    return (Program if lazy else AtOnce)(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
+
+
+def jit_placed(function: Callable[..., Any], where: Any) -> Program:
+    """Return `function` as a program that runs on its first argument's devices; its result has the sharding `where`."""
+    return AtOnce(checked(function), out_shardings=where, keep_unused=True)

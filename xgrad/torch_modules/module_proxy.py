@@ -1,0 +1,153 @@
+"""Face: a module named torch.X, whose names are xgrad's.
+
+A name is looked up at its first use and kept.  What a program puts into the module stays in the face: xgrad's own
+modules do not see it, and nothing of it is left when torch is itself again.
+"""
+
+import importlib
+import sys
+from types import FunctionType, ModuleType
+from typing import Any
+
+from ..base.unsupported import UnsupportedNameError
+from .refused import refused
+from .tables import ANSWERS, FILES, HOMES, REFUSED
+
+# Modules of xgrad's that users may use; the others (xgrad.engine, ...) are no modules of torch's.
+_SHOWN = frozenset(dir(sys.modules["xgrad"]))
+_ANSWERS = "xgrad.torch_modules.torch_attributes"
+faces: dict[str, ModuleType] = {}  # those that were imported, for the next `as_torch()` too
+
+
+class Face(ModuleType):
+    """A module named torch.X."""
+
+    def __init__(self, path: str, homes: tuple[ModuleType, ...], why: tuple[str, str] | None = None) -> None:
+        super().__init__(f"torch.{path}".rstrip("."), (homes[0].__doc__ or "") if homes else "")
+        here = self.__dict__
+        here["_path"], here["_homes"], here["_why"] = path, homes, why
+        here["__path__"] = []  # a package, all of whose modules the finder finds
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__") and (self._path, name) not in ANSWERS:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        found = self.__dict__[name] = self._found(name)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An import of torch.autograd.gradcheck puts the module into torch.autograd: the function of its name stays.
+        if isinstance(value, Face) and value.__name__ == f"{self.__name__}.{name}":
+            named = (getattr(home, name, None) for home in self.__dict__["_homes"])
+            value = next((found for found in named if isinstance(found, FunctionType)), value)
+        super().__setattr__(name, value)
+
+    def _found(self, name: str) -> Any:
+        path = f"{self._path}.{name}".lstrip(".")
+        if name == "torch":  # PyTorch's files import it, and packages take it from them
+            return faces[""]
+        if (answer := ANSWERS.get((self._path, name))) is not None:
+            module, _, attribute = answer.partition(":")
+            home = _module(module)
+            return getattr(home, attribute) if attribute else _face_of(path) or home
+        for home in self._homes:
+            try:
+                value = getattr(home, name)
+            except UnsupportedNameError:  # it says why there is no such value
+                raise
+            except AttributeError:
+                continue
+            if not isinstance(value, ModuleType):
+                return value
+            if not value.__name__.startswith("xgrad"):
+                continue  # of xgrad's own imports
+            if (face := _face_of(path)) is not None:
+                return face
+        if self._why is not None:
+            return refused(self._path, name, self._why)
+        if (face := _face_of(path)) is not None:
+            return face
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: it is xgrad, which has no such name")
+
+    def __dir__(self) -> list[str]:
+        names = {name for home in self._homes for name in dir(home) if not name.startswith("_")}
+        return sorted(names | {name for path, name in ANSWERS if path == self._path} | self.__dict__.keys())
+
+
+def _module(path: str) -> ModuleType:
+    """Import a module of xgrad's."""
+    return importlib.import_module(f"xgrad.{path}".rstrip("."))
+
+
+def _found_module(path: str) -> ModuleType | None:
+    try:
+        return _module(path)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"xgrad.{path}".startswith(error.name):
+            return None
+        raise
+
+
+def _face_of(path: str) -> Any:
+    """Import torch.`path`; None if there is no such module."""
+    face = make_face(path)
+    if face is not None and sys.modules.get("torch") is faces.get(""):
+        return importlib.import_module(f"torch.{path}")
+    return face
+
+
+def _pattern(path: str, table: Any) -> Any:
+    """Return the entry for a path in a table that may have it as "a.*"; None if it has none."""
+    if path in table:
+        return table[path]
+    while path:
+        path = path.rpartition(".")[0]
+        if path and f"{path}.*" in table:
+            return table[f"{path}.*"]
+    return None
+
+
+def make_face(path: str) -> ModuleType | None:
+    """Return the module torch.`path`, made at the first call; None if xgrad has nothing like it.
+
+    A path is shown if it is in the tables, or is a module of xgrad's that users may use.
+    """
+    if path in faces:
+        return faces[path]
+    top = path.partition(".")[0]
+    homes: list[ModuleType] = []
+    if path in HOMES:
+        homes = [module for home in HOMES[path] if (module := _found_module(home)) is not None]
+        if not homes and HOMES[path]:
+            return None  # a part of xgrad that is not there
+    elif _pattern(path, REFUSED) is None:
+        if top in _SHOWN and isinstance(own := _attribute(path), ModuleType):
+            homes.append(own)
+        others = _pattern(path, HOMES)
+        if not homes and (others is None or path not in FILES):
+            return None
+        homes += [module for home in others or () if (module := _found_module(home)) is not None]
+        if not any(module.__name__ != _ANSWERS for module in homes):
+            return None
+        if homes[0].__spec__ is None:  # no file: a table of switches, which programs set
+            homes[0].__dict__["__path__"] = []
+            faces[path] = homes[0]
+            return homes[0]
+    elif top in _SHOWN and isinstance(own := _attribute(path), ModuleType):
+        homes.append(own)
+    faces[path] = face = Face(path, tuple(homes), _pattern(path, REFUSED))
+    return face
+
+
+def _attribute(path: str) -> Any:
+    """Return xgrad.`path` by attributes and imports; None if it is not there."""
+    value: Any = sys.modules["xgrad"]
+    below = "xgrad"
+    for name in path.split("."):
+        below += f".{name}"
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            value = _found_module(below.removeprefix("xgrad."))
+            if value is None:
+                return None
+    return value

@@ -1,0 +1,204 @@
+"""Values that packages written for PyTorch read from it, of which xgrad itself has no need."""
+
+import functools
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from .. import overrides
+from ..autograd.grad_mode import no_grad
+from ..base.unsupported import reason
+from ..config import state
+from ..dispatch.tables import FUNCTIONS
+from ..tensor import Tensor
+from .refused import refused
+
+
+class TorchVersion(str):
+    """A version as text that is compared as a version, with text and tuples too."""
+
+    __slots__ = ()
+
+    def _key(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in self.partition("+")[0].split(".")[:3])
+
+    def __lt__(self, other: Any) -> bool:
+        return self._key() < _version(other)
+
+    def __eq__(self, other: Any) -> bool:
+        return str.__eq__(self, other) is True or (not isinstance(other, str) and self._key() == _version(other))
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+    def __le__(self, other: Any) -> bool:
+        return self._key() <= _version(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._key() > _version(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._key() >= _version(other)
+
+
+def _version(other: Any) -> tuple[int, ...]:
+    if isinstance(other, str):
+        parts = []
+        for part in other.partition("+")[0].split(".")[:3]:
+            digits = "".join(c for c in part if c.isdigit())
+            parts.append(int(digits or 0))
+        return tuple(parts)
+    release = getattr(other, "release", other)  # a packaging.version.Version
+    return tuple(int(part) for part in release)
+
+
+VERSION: TorchVersion = TorchVersion("2.13.0+xgrad")
+
+cuda = hip = rocm = xpu = None  # of torch.version
+git_version, debug = "", False
+
+_is_profiler_enabled = True  # of autograd.profiler: programs name their ranges then, for JAX's profiler too
+
+T = TypeVar("T")
+TensorType = TensorBase = _TensorBase = TensorMeta = type(Tensor)
+TensorBase = _TensorBase = Tensor
+
+
+def identity(fn: Any = None, *args: Any, **options: Any) -> Any:
+    """Return a function as it is: a decorator of PyTorch's that has no meaning here."""
+    return fn if callable(fn) else identity
+
+
+dynamo_config = types.SimpleNamespace(verbose=False, suppress_errors=False, cache_size_limit=8)  # takes any option
+_disable_dynamo = _use_grad_for_differentiable_like = disable = allow_in_graph = identity
+_overload = _overload_method = _copy_to_script_wrapper = identity
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """Return True if one of the arguments' classes has an override."""
+    return overrides.has_xgrad_function(args)
+
+
+has_torch_function_unary = has_torch_function_variadic
+
+
+def disabled_override(cls: Any, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Run a function on plain tensors: `__torch_function__ = torch._C._disabled_torch_function_impl`."""
+    before, state.overrides_disabled = state.overrides_disabled, True
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        state.overrides_disabled = before
+
+
+def assert_(condition: Any, message: str = "") -> None:
+    """Raise `AssertionError` with the message unless the condition holds."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _is_all_true(input: Tensor) -> Tensor:
+    """Return `input.all()`."""
+    return FUNCTIONS[""]["all"](input)
+
+
+def _is_any_true(input: Tensor) -> Tensor:
+    """Return `input.any()`."""
+    return FUNCTIONS[""]["any"](input)
+
+
+def _get_tracing_state() -> None:
+    """Return None: nothing is traced for TorchScript."""
+
+
+def _log_api_usage_once(*args: Any) -> None: ...
+
+
+_log_api_usage_metadata = _log_api_usage_once
+
+
+def _is_tracing() -> bool:
+    return False
+
+
+def is_in_onnx_export() -> bool:
+    """Return False: there is no exporter."""
+    return False
+
+
+_cuda_isCurrentStreamCapturing = _is_tracing  # noqa: N816 - PyTorch's name
+
+
+def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:
+    """Return all tensors' elements in one vector."""
+    return FUNCTIONS[""]["cat"]([tensor.reshape(-1) for tensor in tensors])
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Return the parts of a vector in the shapes of `tensors`."""
+    parts, start = [], 0
+    for tensor in tensors:
+        parts.append(flat[start : start + tensor.numel()].reshape(tensor.shape))
+        start += tensor.numel()
+    return tuple(parts)
+
+
+def _group_tensors_by_device_and_dtype(tensorlistlist: Any, with_indices: bool = False) -> dict[Any, Any]:
+    groups: dict[Any, Any] = {}
+    for i, first in enumerate(tensorlistlist[0]):
+        lists, indices = groups.setdefault((first.device, first.dtype), ([[] for _ in tensorlistlist], []))
+        for part, whole in zip(lists, tensorlistlist, strict=True):
+            part.append(whole[i] if whole else None)
+        indices.append(i)
+    return groups
+
+
+def context_decorator(ctx: Any, func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `func` within `ctx()`."""
+
+    @functools.wraps(func)
+    def within(*args: Any, **kwargs: Any) -> Any:
+        block: Any = ctx() if callable(ctx) else ctx
+        with block:
+            return func(*args, **kwargs)
+
+    return within
+
+
+class _NoParamDecoratorContextManager(no_grad): ...
+
+
+_DecoratorContextManager = _NoParamDecoratorContextManager
+
+
+def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that makes n equal parts of a value, and a tuple of an iterable."""
+
+    def parse(x: Any) -> tuple[Any, ...]:
+        return tuple(x) if isinstance(x, Iterable) else (x,) * n
+
+    parse.__name__ = name
+    return parse
+
+
+_single, _pair, _triple, _quadruple = (_ntuple(n) for n in (1, 2, 3, 4))
+
+
+_MODES = (
+    "a function asks the classes of its arguments, and no mode",
+    "Give a subclass of Tensor __torch_function__, or use xgrad.profiler, which sees every operator.",
+)
+TorchFunctionMode = refused("overrides", "TorchFunctionMode", _MODES)
+TorchDispatchMode = refused("utils._python_dispatch", "TorchDispatchMode", _MODES)
+DataParallel = refused("nn", "DataParallel", reason("distributed", "all_reduce"))
+
+
+class required:
+    """The mark of an optimizer's option without a default, in old packages."""
+
+
+params_t = ParamsT = Any
+_params_t = Any
+_size = tuple  # of torch.types
+_int, _float, _bool, _complex, _device, _dtype = int, float, bool, complex, Any, Any
+_Number, _Device, _TensorOrTensors, _symint, FileLike, PySymType = (int, float, bool), Any, Any, int, Any, Any
