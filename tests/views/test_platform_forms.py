@@ -103,3 +103,18 @@ def test_a_part_is_read_with_options_only_where_it_is_a_program_of_its_own(monke
     read.platform = "tpu"
     assert read(array, start).tolist() == [2, 3]
     assert calls == ["alone", "in", "in", "in"]
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu", "gpu"])
+def test_a_read_before_a_write_is_computed_where_it_stands(platform):
+    """By a barrier; the CPU's compiler, which removes barriers, does not repeat a division."""
+
+    def step(base):
+        part = base[1:3]
+        base[1:3].mul_(2)
+        return part.clone(), base.sum()
+
+    with tracing_for(platform):
+        text = xgrad.compile(step).lower(xgrad.ones(4)).as_text()
+    assert ("stablehlo.divide" if platform == "cpu" else "optimization_barrier") in text
+    assert ("stablehlo.divide" in text) == (platform == "cpu")
