@@ -42,7 +42,7 @@ def _written(x, y):
 
 
 def test_writes_through_views_and_their_backward_copy_nothing():
-    """A read before a write that is fused into what runs after it costs a copy of the whole: 280 MB for these writes."""
+    """A read before a write that XLA fuses into what runs after it costs a copy of the whole: 280 MB for these."""
     x, y = xgrad.ones(1_000_000).requires_grad_(), xgrad.ones(16).requires_grad_()
     compiled = xgrad.compile(_written).compiled_for("tpu:v5e", x, y)
     with xgrad.lazy():

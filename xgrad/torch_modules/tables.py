@@ -10,7 +10,14 @@ from ..base.unsupported import reason
 # same path comes first if it exists.
 HOMES: dict[str, tuple[str, ...]] = {
     "": ("",),
-    "_C": ("torch_modules.torch_attributes", "autograd.torch_c_names", "ops.aten", "overrides", "", "autograd.forward_ad"),
+    "_C": (
+        "torch_modules.torch_attributes",
+        "autograd.torch_c_names",
+        "ops.aten",
+        "overrides",
+        "",
+        "autograd.forward_ad",
+    ),
     "_C._autograd": ("torch_modules.torch_attributes", "autograd.torch_c_names", "autograd.graph", "autograd"),
     "_C._functions": ("autograd.torch_c_functions",),
     "_C._functorch": ("torch_modules.torch_attributes", "func"),

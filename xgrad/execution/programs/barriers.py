@@ -21,7 +21,9 @@ def apart(function: Callable[..., Any], *arrays: Any) -> Any:
         always = jax.lax.optimization_barrier(jnp.bool_(True))
         return jax.lax.cond(always, function, function, *arrays)
 
-    return jax.lax.platform_dependent(*arrays, cpu=branch, default=lambda *arrays: jax.lax.optimization_barrier(function(*arrays)))
+    return jax.lax.platform_dependent(
+        *arrays, cpu=branch, default=lambda *arrays: jax.lax.optimization_barrier(function(*arrays))
+    )
 
 
 def held(part: Any, one: Any) -> Any:
