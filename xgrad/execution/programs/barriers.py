@@ -10,20 +10,22 @@ from ...base.platforms import traced_for
 
 
 def apart(function: Callable[..., Any], *arrays: Any) -> Any:
-    """Call `function(*arrays)` so that on a CPU it is not fused with the computations around it.
+    """Call `function(*arrays)` so that XLA does not fuse it with the computations around it.
 
-    Sums over rows and sums over columns of the same products, in one fusion, take three times as long as on their own
-    (jaxlib 0.10).  Barriers are gone before XLA fuses; a branch is not, here one that is always taken, which the
-    barrier hides from the passes before.  A GPU would wait for the condition: there is no branch there.
+    Sums over rows and sums over columns of the same products, in one fusion on a CPU, take three times as long as on
+    their own (jaxlib 0.10).  The CPU's compiler removes barriers before it fuses; a branch stays, here one that is
+    always taken, which the barrier hides from the passes before.  A chip would wait for the condition, and its compiler
+    keeps barriers.
     """
 
     def branch(*arrays: Any) -> Any:
         always = jax.lax.optimization_barrier(jnp.bool_(True))
         return jax.lax.cond(always, function, function, *arrays)
 
-    return jax.lax.platform_dependent(
-        *arrays, cpu=branch, default=lambda *arrays: jax.lax.optimization_barrier(function(*arrays))
-    )
+    def barrier(*arrays: Any) -> Any:
+        return jax.lax.optimization_barrier(function(*arrays))
+
+    return jax.lax.platform_dependent(*arrays, cpu=branch, default=barrier)
 
 
 def held(part: Any, one: Any) -> Any:
