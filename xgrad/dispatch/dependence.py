@@ -1,8 +1,8 @@
 """dependence: finds the arguments on which a function's results depend, from its JAX program.
 
-A backward takes all values that its formula names, though the gradient of `amax` is a mask, and that of an addend
-constant.  A recorded gradient must not require grad by an argument on which it does not depend: `requires_grad` and the
-`strict` checks of `autograd.functional` show it, and PyTorch's formulas, which are written out, have no such
+A backward takes all values that its formula names, though the gradient of `amax` is a mask, and the gradient of an
+addend constant.  A recorded gradient must not require grad by an argument on which it does not depend: `requires_grad`
+and the `strict` checks of `autograd.functional` show it, and PyTorch's formulas, which are written out, have no such
 dependence.
 
 PyTorch is as exact as a program in the first derivative, and in all of a multilinear operator; beyond, it goes on to

@@ -35,7 +35,7 @@ _said: set[str] = set()
 
 
 def older(name: str, given: dict[str, Any], missing: Any) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return (args, kwargs) that say the same by names, or None for a call that is no older form.
+    """Return (args, kwargs) that say the same by names, or None for a call that does not have an older form.
 
     `given`: all arguments by the function's own names, NumPy's among them, which too many positional ones fill.
     """

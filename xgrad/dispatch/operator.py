@@ -35,7 +35,7 @@ class Operator:
     reference: Callable[..., Any] | None = None
     # Tells if a sum of integers does not fit into int32 (narrow_sums.py).
     overflows: Any = None
-    # The file and line of its declaration; that of an operator which is no public function is not looked for.
+    # The file and line of its declaration, looked up only if the operator is a public function.
     place: tuple[str, int] = ("", 0)
     # The results that have no gradient, by their numbers.
     constant: frozenset[int] = frozenset()
@@ -108,7 +108,7 @@ def linear(*_: Any) -> Any:
 
 
 def argument_names(operator: Operator, count: int) -> tuple[str, ...]:
-    """The names of `count` array arguments; those of a sequence are numbered."""
+    """The names of `count` array arguments; the arguments of a sequence are numbered."""
     extra = count - len(operator.parameters)
     return operator.parameters + tuple(f"{operator.variadic}[{i}]" for i in range(extra))
 

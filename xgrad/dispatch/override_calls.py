@@ -30,7 +30,8 @@ _BY_NUMPY_NAMES = (
     "argsort", "chunk", "log_softmax", "max", "median", "min", "mode", "nanmedian", "nanquantile", "quantile",
     "softmax", "std", "std_mean", "take_along_dim", "tensor_split", "var", "var_mean",
 )  # fmt: skip
-# Composites that name their errors by themselves: those of `arithmetic.run`, and those that make a view.
+# Composites that name their errors by themselves: the functions that use `arithmetic.run`, and the functions that make
+# a view.
 _COMMON = frozenset({"add", "sub", "subtract", "div", "divide", "true_divide", "pow", "view", "expand"})
 _TABLES = ("", "nn.functional", "linalg", "special")
 

@@ -12,7 +12,7 @@ def apart(function: Callable[..., Any], *arrays: Any) -> Any:
 
     Sums over rows and sums over columns of the same products, in one fusion, take three times as long as on their own
     (jaxlib 0.10).  Barriers are gone before XLA fuses; a branch is not, here one that is always taken, which the
-    barrier hides from the passes before.  A GPU would wait for the condition: there is no branch there.
+    barrier hides from the passes before.  A GPU would wait for the condition, so there the branch is left out.
     """
 
     def branch(*arrays: Any) -> Any:

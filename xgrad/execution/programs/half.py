@@ -91,9 +91,10 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list, list]:
-    """Evaluate a program with products of halves; `halves`: the half of which an operand is the copy, else None.
+    """Evaluate a program with products of halves; `halves`: the half-precision original of an operand that is a float32
+    copy, else None.
 
-    Returns the results, and the halves of which these are copies.
+    Returns the results, and the half-precision originals that they are copies of.
     """
     jaxpr = program.jaxpr
     if not _multiplies(jaxpr):
