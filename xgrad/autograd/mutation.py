@@ -1,7 +1,7 @@
 """`allow_mutation_on_saved_tensors`: writing over a tensor that backward needs (PyTorch: torch/autograd/graph.py).
 
 PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: the saved array is still there after
-the write, which goes to other memory because the old one has a reference.  So there are no clones, whatever the
+the write, which goes to other memory because the old one has a reference.  So nothing is cloned, whatever the
 aliasing.  The context only needs to know its values, because they end with it.
 """
 

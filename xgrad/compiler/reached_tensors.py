@@ -4,7 +4,7 @@ The function runs in an overlay (overlay.py): the first touch of a tensor from o
 this thread a twin of its storage with a tracer as its array.  The differences at the end are the effects that the
 compiled program has in each call (`effects.py`).
 
-    x ──touch──► its storage ──► input 0 of the program          a tensor that the function makes is no input
+    x ──touch──► its storage ──► input 0 of the program          a tensor that the function makes is not an input
     └─ grad, base: likewise, when they are touched
 
 Invariant: tracers are in twins and in tensors that the trace made, and nowhere else.

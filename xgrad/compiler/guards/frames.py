@@ -43,7 +43,7 @@ class Frames:
         self.asks_types: bool = False  # True if code of the user's that ran names `type`
 
     def start(self) -> None:
-        """Begin the time in which `is_new` can tell new objects."""
+        """Begin the time in which `is_new` can recognize new objects."""
         self._new.start()
 
     def stop(self) -> None:
@@ -70,7 +70,7 @@ class Frames:
         if self._seeing:
             sys.setprofile(previous if callable(previous) else None)
             self._seeing = False
-        if previous is not None and not callable(previous):  # cProfile's, which is no function
+        if previous is not None and not callable(previous):  # cProfile's, which is not a function
             self._previous = None
             previous.enable()
 
@@ -229,7 +229,7 @@ _open = 0  # the number of open blocks in all threads
 _enabled = True  # True if the collector was on before the first block
 
 
-_identity = object.__hash__  # as `id` tells objects apart, but no audit hook hears of it
+_identity = object.__hash__  # identifies an object as `id` does, but raises no audit event
 
 
 def _young() -> set[int]:

@@ -56,7 +56,7 @@ NAMES = (
 def modes() -> tuple[Any, ...]:
     """Return the modes of this thread, of the process and of JAX, in the order of `NAMES`.
 
-    With `eager()` they equal those of no trace.
+    With `eager()` they equal the modes outside of any trace.
     """
     mine = state.__dict__
     return (
