@@ -58,7 +58,7 @@ class Trace(Overlay):
         self.values: dict[int, Storage] = {}  # by id: the storages of these views
         self.roots: list[Root] = []
         self.numbers: dict[int, Any] = {}  # the optimizers' numbers that are operands (hyperparameters.py)
-        # Tells of a new item or attribute, which later calls will find there: the first state of an optimizer.
+        # Reports a new item or attribute, which later calls will find there: the first state of an optimizer.
         self.adopt: Callable[[Any, Any, Any], None] = lambda owner, key, item: None
         self.steps: list[tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []  # of schedules, deferred
         self.deferring = True  # False if schedules step in the trace,

@@ -47,7 +47,7 @@ def name_error(error: Exception, name: str = "") -> None:
 
 
 def _is_users(error: Exception) -> bool:
-    """Tell if an error passed a frame that belongs to no library on its way here."""
+    """Return whether an error passed a frame that belongs to no library on its way here."""
     trace = error.__traceback__
     while trace is not None:
         if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _LIBRARIES:

@@ -58,7 +58,7 @@ def older(name: str, given: dict[str, Any], missing: Any) -> tuple[list[Any], di
 
 
 def _is_number(value: Any) -> bool:
-    """Tell if a value may be a factor: a number, or a 0-dim tensor that loses no gradient as one."""
+    """Return whether a value may be a factor: a number, or a 0-dim tensor that loses no gradient as one."""
     if isinstance(value, Tensor):
         return value.ndim == 0 and not value.requires_grad
     return value.__class__ in NUMBERS or isinstance(value, np.number)

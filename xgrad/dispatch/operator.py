@@ -33,7 +33,7 @@ class Operator:
     overwrites = False
     # The function whose derivative is taken, where it is not the one that runs: that is a backend's lowering.
     reference: Callable[..., Any] | None = None
-    # Tells if a sum of integers does not fit into int32 (narrow_sums.py).
+    # Reports that a sum of integers does not fit into int32 (narrow_sums.py).
     overflows: Any = None
     # The file and line of its declaration, looked up only if the operator is a public function.
     place: tuple[str, int] = ("", 0)
@@ -120,7 +120,7 @@ def formula_of(operator: Operator, name: str) -> Callable[..., Any] | None:
 
 
 def is_addend(operator: Operator, name: str) -> bool:
-    """Tell if an argument is optional, and its gradient made of `grad` alone, as a bias's is."""
+    """Return whether an argument is optional, and its gradient made of `grad` alone, as a bias's is."""
     formula = operator.formulas.get(name)
     optional = name in operator.defaults and operator.defaults[name] is None
     return optional and formula is not None and asks_for(formula) == ("grad",)

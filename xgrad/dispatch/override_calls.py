@@ -89,7 +89,7 @@ _PUBLIC_NAMES = {"self": "input"}
 
 
 def _takes(func: Callable, op: Operator) -> bool:
-    """Tell if a function takes all arguments of the operator, under the same names."""
+    """Return whether a function takes all arguments of the operator, under the same names."""
     names = inspect.signature(func).parameters
     return all(_PUBLIC_NAMES.get(p, p) in names for p in (*op.parameters, *op.static_names))
 

@@ -145,7 +145,7 @@ def _strided_tangent(self: Tensor, out: Tensor, key: tuple) -> None:
 
 
 def _leads_nowhere(node: Any) -> bool:
-    """Tell if `node` is the history of a view that was made under no_grad, or of a view of one."""
+    """Return whether `node` is the history of a view that was made under no_grad, or of a view of one."""
     while isinstance(node, (ChainBackward, ChainsBackward)):
         node = node.next_edges[0][0]
     return node is None

@@ -43,7 +43,7 @@ class AccumulateGrad(InternalNode):
         return self.variable._hooks
 
     def is_watched(self) -> bool:
-        """Tell if a hook sees the gradient, or if it is sparse or goes to a sparse variable."""
+        """Return whether a hook sees the gradient, or it is sparse or goes to a sparse variable."""
         variable = self.variable
         return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable._sparse)
 

@@ -85,7 +85,7 @@ def modes(enabled: bool, check_nan: bool) -> dict[str, Any]:
 
 
 def watched() -> bool:
-    """Tell if a run that begins now must be observed, node by node."""
+    """Return whether a run that begins now must be observed, node by node."""
     return state.anomaly or state.recorder is not None or log.isEnabledFor(logging.DEBUG)
 
 

@@ -112,7 +112,7 @@ class NodeHooks:
         self.post: Hooks = Hooks()
 
     def __bool__(self) -> bool:
-        """Tell if any hook is registered.  A removed hook has left its container, which may be empty then."""
+        """Return whether any hook is registered.  A removed hook has left its container, which may be empty then."""
         return bool(self.pre or self.post or self.retain or any(self.tensor.values()))
 
 
@@ -194,7 +194,7 @@ def run_post_hooks(
 
 
 def note_users_code() -> None:
-    """Tell the running backward that users' code is about to run, which may leave modes switched."""
+    """Note in the running backward that users' code is about to run, which may leave modes switched."""
     task = state.graph_task
     if task is not None:
         task.users_code = True

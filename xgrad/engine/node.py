@@ -85,11 +85,11 @@ class Node:
         return ""
 
     def is_watched(self) -> bool:
-        """Tell if a hook sees the gradients that arrive at this node or those that it computes."""
+        """Return whether a hook sees the gradients that arrive at this node or that it computes."""
         return self._hooks is not None and bool(self._hooks)
 
     def disposable(self) -> list[bool]:
-        """Tell for each operand if a program may donate its memory, once the graph holds the only reference."""
+        """Return for each operand whether a program may donate its memory, once the graph holds the only reference."""
         return []
 
     def tensor_hooks(self) -> Any:
@@ -100,7 +100,8 @@ class Node:
         edge."""
 
     def takes_sparse(self) -> bool:
-        """Tell if a sparse gradient may arrive, in a `SparseGradient`; for other nodes the engine makes it dense."""
+        """Return whether a sparse gradient may arrive, in a `SparseGradient`; for other nodes the engine makes it
+        dense."""
         return False
 
     def release(self) -> None:

@@ -79,7 +79,7 @@ def set_tangents(
 
 
 def differentiable(output: Tensor, without: tuple[Any, ...]) -> bool:
-    """Tell if an output has a gradient and a tangent."""
+    """Return whether an output has a gradient and a tangent."""
     return output.dtype in INEXACT and not any(output is n for n in without)
 
 

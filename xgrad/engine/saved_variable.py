@@ -270,7 +270,7 @@ class SavedVariable:
         self._tensor = self._array = self._twin = self._packed = self._unpack = self._tangents = None
 
     def is_ours(self) -> bool:
-        """Tell if one of xgrad's kernels made the array, and no user has got a reference to it."""
+        """Return whether one of xgrad's kernels made the array, and no user has got a reference to it."""
         return self._array is not None and not self._counter.exported
 
     def array(self, owner: Any) -> Any:

@@ -21,7 +21,7 @@ _BEGINNING = 32
 
 
 def is_legacy(data: memoryview) -> bool:
-    """Tell if the bytes of a file begin with the pickle of the magic number."""
+    """Return whether the bytes of a file begin with the pickle of the magic number."""
     return bytes(data[:1]) == b"\x80" and _SIGN in bytes(data[:_BEGINNING])
 
 

@@ -199,7 +199,7 @@ class _Layers:
         return starts, ends
 
     def _is_straight(self, a: float, here: float, b: float, at: float, starts: list[float], v: int) -> bool:
-        """Tell if one curve from a to b passes the label's point v so steeply that it stays clear of the label."""
+        """Return whether one curve from a to b passes the label's point v steeply enough to stay clear of the label."""
         far = starts[self.row[v] + 1] - at
         return abs(here - (a + b) / 2) < 1 and abs(a - b) * 1.5 * self.deep[v] / 2 < 3.5 * far
 

@@ -177,7 +177,7 @@ _FORGETTING: set[types.CodeType] = {kind()._remove.__code__ for kind in _WEAK}
 
 
 class _New:
-    """Tells which objects were made in a block: the young generation of the collector, which is off meanwhile."""
+    """Finds the objects that were made in a block: the young generation of the collector, which is off meanwhile."""
 
     _started = False
 

@@ -62,7 +62,7 @@ class _Run:
         self.since = 0
         self.recent: deque[Any] = deque(maxlen=CONTEXT)
         self.mark: list[Any] | None = None
-        # Tells if there was a sparse gradient, which no program takes.
+        # True after a sparse gradient, which no program takes.
         self.sparse = any(grad.__class__ is SparseGradient for inputs in task.not_ready.values() for grad in inputs)
 
     # ------------------------------------------------------------ the loop

@@ -29,7 +29,7 @@ _MOVES = ("transpose", "reshape", "broadcast_in_dim", "squeeze", "rev", "slice",
 
 
 def is_half(x: Any) -> bool:
-    """Tell if an array has half precision."""
+    """Return whether an array has half precision."""
     return getattr(x, "dtype", None) in HALVES
 
 
@@ -130,7 +130,7 @@ def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list,
 
 
 def _multiplies(jaxpr: Any) -> bool:
-    """Tell if there is a product in a program, or in those that it calls."""
+    """Return whether a program, or one that it calls, contains a product."""
     return any(
         e.primitive.name in _PRODUCTS or (e.primitive.name in _CALLS and _multiplies(e.params["jaxpr"].jaxpr))
         for e in jaxpr.eqns

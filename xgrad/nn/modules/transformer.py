@@ -239,7 +239,7 @@ class TransformerEncoder(Module):
         return output if self.norm is None else self.norm(output)
 
     def _as_if_nested(self, src: Tensor) -> bool:
-        """Tell where PyTorch takes the path of nested tensors."""
+        """Return whether PyTorch takes the path of nested tensors."""
         first = self.layers[0]
         if not getattr(self, "use_nested_tensor", False) or first.training or src.dim() != 3:
             return False

@@ -84,12 +84,12 @@ class PackedSequence(PackedSequence_):
         return self._with(lambda data: data.pin_memory(), False)
 
     def is_pinned(self) -> bool:
-        """Tell if the data are in pinned memory."""
+        """Return whether the data are in pinned memory."""
         return bool(self.data.is_pinned())
 
     @property
     def is_cuda(self) -> bool:
-        """Tell if the data are on a GPU."""
+        """Return whether the data are on a GPU."""
         return bool(self.data.is_cuda)
 
     def double(self) -> "PackedSequence":
