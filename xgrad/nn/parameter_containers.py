@@ -1,6 +1,6 @@
 """Modules that contain parameters: ParameterList, ParameterDict (PyTorch: torch/nn/modules/container.py).
 
-A tensor that is put in becomes a Parameter; other values stay as they are, and are no state.
+A tensor that is put in becomes a Parameter; other values stay as they are, and are not state.
 """
 
 import operator

@@ -2,7 +2,7 @@
 
     magic number | version | the machine | the value | keys of storages | for each key: its length and its elements
 
-All five pickles are read as those of a zip are (`_torch_pickle.py`).  Invariant: a storage has the length that the
+All five pickles are read as the pickle of a zip is (`_torch_pickle.py`).  Invariant: a storage has the length that the
 value's pickle says, and lies in the file.  Still older files, which are tar archives, are not read.
 (PyTorch: torch/serialization.py, `_legacy_load`.)
 """

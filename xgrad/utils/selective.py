@@ -70,7 +70,7 @@ def create_selective_checkpoint_contexts(
     A saved result is immutable: writing over it in the function is allowed, for any `allow_cache_entry_mutation`
     (PyTorch raises an error without it).
 
-    Raises `ValueError` for a list with an item that is no operator, `TypeError` for neither function nor list; in
+    Raises `ValueError` for a list with an item that is not an operator, `TypeError` for neither function nor list; in
     backward `RuntimeError` for operators that the first run did not call, and for a second backward.
 
     >>> import functools, xgrad

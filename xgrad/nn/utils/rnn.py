@@ -265,8 +265,8 @@ def pad_sequence(
     for i, s in enumerate(listed):
         if s.shape[1:] != rest:
             raise RuntimeError(
-                f"The size of tensor {i}, {list(s.shape)}, must match that of tensor 0, {list(listed[0].shape)}, in "
-                "all dimensions but the first"
+                f"The size of tensor {i}, {list(s.shape)}, must match the size of tensor 0, {list(listed[0].shape)}, "
+                "in all dimensions but the first"
             )
     pad = FUNCTIONS["nn.functional"]["pad"]
     none = (0, 0) * len(rest)
