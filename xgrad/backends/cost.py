@@ -30,7 +30,7 @@ class Cost:
     A program of one operator takes `host + launch + max(flops of it / flops, bytes of it / bandwidth)`.  Several fused
     take `host` for each, and the sum of both in place of the larger: some of its parts wait for memory, others compute.
 
-    Raises `TypeError` and `ValueError` for what is no positive number (zero seconds are allowed).
+    Raises `TypeError` and `ValueError` for a value that is not a positive number (zero seconds are allowed).
 
     >>> import xgrad
     >>> xgrad.Cost(launch=5e-5).launch

@@ -49,7 +49,7 @@ class StateFile:
             before = {name: found.get(name) for name in ("format", "compiled for", *self.facts)}
             rows = [Row.of_dict(row) for row in found["rows"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{self.path} is no file of xgrad's conformance: {error!r}") from error
+            raise ValueError(f"{self.path} is not a file of xgrad's conformance: {error!r}") from error
         for name, value in {"format": FORMAT, "compiled for": None, **json.loads(json.dumps(self.facts))}.items():
             if before[name] != value:
                 raise ValueError(

@@ -36,11 +36,11 @@ class Instruction(NamedTuple):
 
 
 def scene_of_hlo(text: str, cost: dict[str, float] | None = None, title: str = "") -> Scene:
-    """Return the scene of a program's entry computation.  Raises `ValueError` for a text that is no HLO program."""
+    """Return the scene of a program's entry computation.  Raises `ValueError` for a text that is not an HLO program."""
     computations = dict(computations_of(text))
     entry = next((name for name in computations if name.startswith("ENTRY ")), None)
     if entry is None:
-        raise ValueError("this text is no program of XLA's: it has no ENTRY computation")
+        raise ValueError("this text is not a program of XLA's: it has no ENTRY computation")
     instructions = {each.name: each for each in computations[entry]}
     scene, place = Scene(title), {}
     programs = [each for each in instructions.values() if each.opcode not in _FREE]

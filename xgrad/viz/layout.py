@@ -5,9 +5,9 @@
     ordering.py     the order within a row, with few crossings
     coordinates.py  the places within a row
 
-*Along* is the direction of the edges, *across* that of a row: y and x of a scene that runs down, x and y of one that
-runs right.  Invariants: no two boxes or labels overlap; an edge ends at its boxes' sides, and bends only between rows,
-so it crosses no box.
+*Along* is the direction of the edges, *across* the direction of a row: y and x of a scene that runs down, x and y of
+one that runs right.  Invariants: no two boxes or labels overlap; an edge ends at its boxes' sides, and bends only
+between rows, so it crosses no box.
 """
 
 from dataclasses import dataclass, field
