@@ -192,7 +192,12 @@ def test_compare_runs_on_declared_backends(capsys, user_file):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [("cpu", "two or more"), ("cpu,nowhere", "Invalid device string"), ("none.py:a,b", "does not exist"), (":", "--backends")],
+    [
+        ("cpu", "two or more"),
+        ("cpu,nowhere", "Invalid device string"),
+        ("none.py:a,b", "does not exist"),
+        (":", "--backends"),
+    ],
 )
 def test_compare_refuses_bad_backends_with_a_usage_line(capsys, user_file, given, message):
     with pytest.raises(SystemExit):

@@ -154,7 +154,7 @@ def test_equal_layers_of_a_network_fold():
 def test_what_has_no_graph_is_refused():
     with pytest.raises(RuntimeError, match="has no graph: it does not require grad"):
         viz.graph(xgrad.ones(2))
-    with pytest.raises(TypeError, match="a tensor, or of a list of tensors, but got int"):
+    with pytest.raises(TypeError, match="expected a tensor, or a list of tensors, but got int"):
         viz.graph(3)
     with pytest.raises(ValueError, match='"down" or "right"'):
         viz.graph(xgrad.ones(2, requires_grad=True) * 2, direction="up")

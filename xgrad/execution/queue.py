@@ -284,8 +284,7 @@ class Queue:
                     return
                 line = outside(_frame(1))
                 as_noted = nullcontext() if self.x64 is x64_enabled() else x64_for_now(self.x64)
-                # In a user's trace only: constants are computed in a trace then, and jax 0.7 lacks a rule for that
-                # (scan).
+                # In a user's trace only: constants are computed in a trace then, which jax 0.7 has no rule for (scan).
                 with jax.ensure_compile_time_eval() if in_trace() else nullcontext(), as_noted:
                     self._evaluate(reason, line)
             finally:

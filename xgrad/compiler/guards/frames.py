@@ -170,8 +170,8 @@ def _codes_of(callback: Any) -> list[types.CodeType]:
 
 _COLLECTING = (list, dict, set)
 
-# The callbacks by which weak containers forget objects that are gone. A collection runs those of any container in the
-# process; the function's own containers are guarded where it reads them.
+# The callbacks by which weak containers forget objects that are gone. A collection runs the callbacks of any container
+# in the process; the function's own containers are guarded where it reads them.
 _WEAK: Any = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _FORGETTING: set[types.CodeType] = {kind()._remove.__code__ for kind in _WEAK}
 

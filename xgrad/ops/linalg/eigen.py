@@ -169,7 +169,7 @@ def _values(A: Any) -> Any:
 
 @_values.defjvp
 def _values_tangent(primals: tuple, tangents: tuple) -> Any:
-    """That of eig, which has derivatives of every order: JAX's own has the first alone."""
+    """The tangent of `eig`, which has derivatives of every order: JAX's own has the first alone."""
     (values, _), (moved, _) = jax.jvp(_eig, primals, tangents)
     return values, moved
 
