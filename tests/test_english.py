@@ -21,11 +21,10 @@ ROOT = Path(xgrad.__file__).parent
 # Words that begin a clause of their own, and so are not the subject of the clause that "for" would begin.
 _RELATIVE = r"(?:which|whom|whose|what|that|where|who)\b"
 _VERB = r"(?:is|are|was|were|has|have|had|does|do|did|can|cannot|may|might|must|will|would|could|should)\b"
-_LIBRARY = r"(?:JAX|XLA|NumPy|Python|PyTorch|xgrad)"
 _SUBJECT = rf"(?:(?!{_RELATIVE})[\w`'()-]+ ){{1,4}}?"
 PATTERNS = {
     "is no X: say that it is not an X, or what is missing": r"\bis no (?!longer\b)\w",
-    "for as a conjunction: say because": rf", for (?:(?:it|they) \w|{_LIBRARY} [a-z]+s\b|{_SUBJECT}{_VERB})",
+    "for as a conjunction: say because": rf", for (?:(?:it|they) \w|{_SUBJECT}{_VERB})",
     "such a one: name it": r"\bsuch a one\b",
     "of which: make two sentences": r"\bof which\b",
     # The second is how torch.autograd.forward_ad words a tangent's shape.
