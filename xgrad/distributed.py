@@ -51,7 +51,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Do nothing: there is none."""
+    """Do nothing: xgrad has no process groups."""
 
 
 def from_local(local: Any, device: Any) -> Tensor:

@@ -193,7 +193,7 @@ class Generator:
             return from_foreign(key)
 
     def set_state(self, new_state: Tensor) -> None:
-        """Go on from a state of `get_state`.  Raises `TypeError` or `RuntimeError` if it is none.
+        """Go on from a state of `get_state`.  Raises `TypeError` or `RuntimeError` if it is not a state.
 
         `TracedValueError`, a RuntimeError, for a state that is an argument of `jax.jit` and its like.
         """

@@ -32,8 +32,8 @@ class _Handle:
 class _Context:
     """The context of `allow_mutation_on_saved_tensors`.
 
-    `original` and `cloned` are PyTorch's: {handle: value} of the saved tensors that are unchanged, and of those that
-    have been changed since (PyTorch would have cloned these).
+    `original` and `cloned` are PyTorch's: {handle: value} of the saved tensors that are unchanged, and of the saved
+    tensors that have been changed since (PyTorch would have cloned these).
     """
 
     def __init__(self) -> None:

@@ -178,7 +178,8 @@ def _view_meta(tensor: Tensor) -> ViewMeta:
 
 
 def _get_creation_meta(tensor: Tensor) -> CreationMeta:
-    """Return how a view was made, which decides if it may be written in place.  Raises `RuntimeError` for no view."""
+    """Return how a view was made, which decides if it may be written in place.  Raises `RuntimeError` if the tensor is
+    not a view."""
     return _view_meta(tensor).creation_meta
 
 

@@ -69,7 +69,7 @@ class Cost:
         """Return the times of one of JAX's devices, measured in some two seconds.
 
         A busy machine gives larger ones, unless `clock` is `time.process_time`, and the process has one thread for the
-        CPU that computes.  Raises `TypeError` if `device` is none of JAX's.
+        CPU that computes.  Raises `TypeError` if `device` is not one of JAX's.
         """
         where = placement_of(device)
         if not isinstance(where, jax.Device):

@@ -108,7 +108,7 @@ def _instead(name: Any, known: dict[str, set[str]]) -> str:
 
 
 def dtypes_named(backend: str, given: Any) -> frozenset[Any]:
-    """Return the dtypes of a declaration.  Raises `TypeError` for what is none."""
+    """Return the dtypes of a declaration.  Raises `TypeError` for an item that is not a dtype."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"Backend '{backend}': dtypes is a list of names such as ['float32', 'int32'], not {given!r}")
     found = set()

@@ -40,7 +40,7 @@ class StateFile:
     def resume(self) -> None:
         """Take over the rows of the file, if there is one.
 
-        Raises `ValueError` for the file of another device, version or selection, and for one that is none of ours.
+        Raises `ValueError` for the file of another device, version or selection, and for a file of another kind.
         """
         if self.path is None or not self.path.exists():
             return

@@ -208,7 +208,7 @@ def view_func(self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, ten
     """Apply this view's chain to another base with the same layout, recorded as a view of that.
 
     None if this is not a view, or if `new_base` differs from the base in shape, strides or offset.  The visitors, which
-    PyTorch asks about symbolic sizes and tensors among a view's arguments, are not called: here are none.
+    PyTorch asks about symbolic sizes and tensors among a view's arguments, are not called: xgrad has neither.
     Raises `TypeError` if `new_base` is not a Tensor.
 
     Source: PyTorch's `Tensor._view_func`.

@@ -293,7 +293,8 @@ class Module(WithHooks):
     def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
         """Put a module under a dotted name; with `strict` there must be one already.
 
-        Raises `ValueError` for no name and for no module, `AttributeError` where the path leads to none.
+        Raises `ValueError` for an empty name or a value that is not a module, `AttributeError` if the path does not
+        exist.
         """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")

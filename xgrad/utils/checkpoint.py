@@ -254,7 +254,8 @@ class CheckpointFunction(Function):
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the tuple with its tensors as leaves that require grad as before.  Raises `RuntimeError` for no tuple."""
+    """Return the tuple with its tensors as leaves that require grad as before.  Raises `RuntimeError` for another value
+    than a tuple."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in inputs)

@@ -85,7 +85,7 @@ def create_selective_checkpoint_contexts(
             if named(function) is None:
                 raise ValueError(
                     f"Expected op in `op_list` to be an OpOverload but got: {function} of type {type(function)}. Name "
-                    "operators by their functions (xgrad.mm); views, and functions made of operators, are none."
+                    "operators by their functions (xgrad.mm); views, and functions made of operators, do not count."
                 )
         names = {named(function) for function in policy_fn_or_list}
         return _contexts(None, names)

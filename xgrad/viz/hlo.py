@@ -2,8 +2,8 @@
 
     %add_tanh_fusion = f32[32,16]{1,0} fusion(%dot, %b), kind=kLoop, calls=%fused_computation.5, metadata={op_name=...}
 
-Only names, shapes, opcodes, operands, `calls=` and `op_name=` are read, which the text has had since long; what else an
-instruction says is passed over.
+Only names, shapes, opcodes, operands, `calls=` and `op_name=` are read, which have been stable for years; everything
+else is ignored.
 """
 
 import re
@@ -121,7 +121,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _sources(each: Instruction, instructions: dict[str, Instruction]) -> list[str]:
-    """Return the instructions whose results this one reads, through tuples and bitcasts; constants are none."""
+    """Return the instructions whose results this one reads, through tuples and bitcasts; constants do not count."""
     found: dict[str, None] = {}
     waiting = list(reversed(each.operands))
     while waiting:
