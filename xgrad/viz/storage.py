@@ -61,7 +61,7 @@ def _scene(x: Tensor, names: Names) -> Scene:
             Box("array", "storage", lines=[(f"{shape_of(x.shape, x.dtype)}  {size(nbytes_of(x))}", "plain")])
         )
         scene.edges.append(Edge(place[id(x)], array, "is"))
-        scene.foot = ["no other tensor shares it: it has no storage, the tensor is its array"]
+        scene.foot = ["no other tensor shares it: the tensor has no storage, only its array"]
         return scene
     root = storage._array
     version = 0 if x._version_counter is None else x._version
