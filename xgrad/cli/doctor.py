@@ -111,7 +111,7 @@ def installed() -> Iterator[Finding]:
         f"xgrad {xgrad.__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}",
     )
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        yield Finding(None, "a free-threaded Python: writes copy, for reference counts cannot be trusted")
+        yield Finding(None, "a free-threaded Python: writes copy, because reference counts cannot be trusted")
     for package in (*NEEDED, *PLUGINS):
         if (version := version_of(package)) is not None:
             yield Finding(True, f"{package} {version}")
@@ -260,7 +260,7 @@ def donation() -> Iterator[Finding]:
     x[1].add_(1)
     after = _address(x)
     if before is None:
-        yield Finding(None, "donation: this backend does not tell buffer addresses")
+        yield Finding(None, "donation: this backend does not show buffer addresses")
     elif before == after:
         yield Finding(True, "donation works: a write through a view is made in place")
     else:

@@ -1,7 +1,7 @@
 """The folder of the compile cache, which is JAX's persistent compilation cache, for all programs of the process.
 
-`import xgrad` uses the user's folder, unless XGRAD_COMPILE_CACHE is 0, the program has told JAX a folder of its own, or
-the user's cannot be had: then nothing is stored, and `python -m xgrad doctor` says why.
+`import xgrad` uses the user's folder, unless XGRAD_COMPILE_CACHE is 0, the program has given JAX a folder of its own,
+or the user's cannot be had: then nothing is stored, and `python -m xgrad doctor` says why.
 
 Invariant: only programs that this release of jaxlib compiled on a machine like this one, for this user, are loaded.
 JAX's keys identify programs, compiler options and devices; the folder identifies jaxlib, platform and processor, since
