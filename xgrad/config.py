@@ -5,7 +5,6 @@ is here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Rea
 (35 ns), because the class has the defaults.
 """
 
-import gc
 import io
 import itertools
 import os
@@ -349,23 +348,6 @@ def narrowing_refused() -> Iterator[None]:
         yield
     finally:
         settings.narrow = before
-
-
-@block
-def uncollected() -> Iterator[None]:
-    """Within the block the cyclic garbage collector is off; objects that the block made then count as old."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        try:
-            if enabled and not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-        finally:
-            if enabled:
-                gc.enable()
 
 
 def __dir__() -> list[str]:
