@@ -27,6 +27,7 @@ from jax.core import Tracer
 from .base import threefry
 from .base.devices import device as device_of
 from .base.missing import missing as _missing
+from .base.platforms import start
 from .config import block, state
 from .errors import TracedValueError
 from .execution.execute import runs_plainly
@@ -59,6 +60,7 @@ _EARLY = 256  # keys of a generator that the host splits and sends, in 25 µs: a
 
 
 def _array_of(words: threefry.Words) -> Any:
+    start()
     return jax.device_put(np.array(words, np.uint32))
 
 
@@ -174,6 +176,7 @@ class Generator:
     def _seeded(self) -> None:
         """Seed the generator if it was not."""
         if self._array is None and self._words is None:
+            start()
             if jax.process_count() > 1:
                 raise RuntimeError(_UNSEEDED)
             self._set(secrets.randbits(64))

@@ -18,8 +18,8 @@ import numpy as np
 
 import xgrad
 
-from ..base.platforms import default_platform
-from ..compile_cache import why_off
+from ..base.platforms import default_platform, start
+from ..compile_cache import folder_is_own, why_off
 from . import rich_table
 from .accelerators import accelerators
 from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of
@@ -160,6 +160,7 @@ def libraries() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
+    start()
     seen = jax.devices()
     for device in seen:
         yield Finding(True, f"{xgrad.device(device)}: {device.device_kind}{_memory(device)}")
@@ -230,13 +231,13 @@ def hidden() -> Iterator[Finding]:
 
 
 def settings() -> Iterator[Finding]:
-    """Yield the settings of JAX and XLA that `import xgrad` changes for the whole process."""
+    """Yield the settings of JAX and XLA that xgrad changes for the whole process, at its first tensor."""
     asynchronous = jax.config.values.get("jax_cpu_enable_async_dispatch")  # None: this JAX has no such option
     if default_platform() == "cpu" and asynchronous is not None:
         where, other = ("a thread of JAX's", False) if asynchronous else ("the calling thread", True)
-        yield Finding(None, f"programs of the CPU run in {where}; xgrad.config.async_dispatch({other}) changes it")
-    if threads := os.environ.get("PJRT_NPROC"):
-        yield Finding(None, f"PJRT_NPROC={threads}: XLA's threads for programs on several devices of the CPU")
+        why = "" if asynchronous else ", which takes 0.6 of the time of small eager operators"
+        how = f"xgrad.config.async_dispatch({other}) before the first tensor changes it"
+        yield Finding(None, f"programs of the CPU run in {where}{why}; {how}")
 
 
 def caches() -> Iterator[Finding]:
@@ -245,11 +246,10 @@ def caches() -> Iterator[Finding]:
         why = f" ({reason})" if (reason := why_off()) else ""
         yield Finding(None, f"compile cache: off{why}; XGRAD_COMPILE_CACHE=FOLDER keeps programs for the next process")
     else:
-        yield Finding(None, f"compile cache: {info.folder}, {info.programs} programs, {info.bytes / 1e6:.1f} MB")
+        whose = "of xgrad's programs only" if folder_is_own() else "which JAX was told, and stores in as it was told"
+        yield Finding(None, f"compile cache: {info.folder}, {whose}: {info.programs}, {info.bytes / 1e6:.1f} MB")
         if not os.access(info.folder, os.W_OK):
             yield Finding(_CLASH, f"{info.folder} cannot be written", f"chmod u+w {info.folder}")
-    if folder := getattr(jax.config, "jax_compilation_cache_dir", None):
-        yield Finding(None, f"JAX's own compilation cache: {folder}")
 
 
 def donation() -> Iterator[Finding]:

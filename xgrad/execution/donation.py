@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from ..base.limits import checked
+from ..base.platforms import start
 from ..errors import LostValueError
 from .programs.ahead import COMPILED
 
@@ -219,9 +220,10 @@ def sent(values: np.ndarray, placement: Any = None) -> Any:
     On a CPU JAX uses the memory of a NumPy array that begins at a multiple of 64 bytes, even with `may_alias=False`,
     and a program that is given such an array copies it: so the values are sent from elsewhere.
     """
+    start()
     memory = np.empty(values.nbytes + 128, np.uint8)
-    start = 64 - memory.ctypes.data % 64 + 32  # a multiple of each dtype's size
-    apart = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    first = 64 - memory.ctypes.data % 64 + 32  # a multiple of each dtype's size
+    apart = memory[first : first + values.nbytes].view(values.dtype).reshape(values.shape)
     apart[...] = values
     return jax.device_put(apart, placement, may_alias=False)
 
