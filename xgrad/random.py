@@ -22,10 +22,10 @@ from typing import Any, TypeGuard
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from .base import threefry
 from .base.devices import device as device_of
+from .base.jax_compat import Tracer, in_trace
 from .base.missing import missing as _missing
 from .base.platforms import start
 from .config import block, state
@@ -33,7 +33,6 @@ from .errors import TracedValueError
 from .execution.execute import runs_plainly
 from .execution.pending import Pending
 from .execution.programs.programs import jit_checked
-from .execution.traces import in_trace
 from .tensor import Tensor, from_foreign
 from .views.storage import traced
 

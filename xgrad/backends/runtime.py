@@ -19,11 +19,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from ..base.declared import DeclaredPlace
 from ..base.devices import Devices, settled
 from ..base.dtypes import x64_enabled
+from ..base.jax_compat import Tracer
 from ..base.platforms import STRIDED, local_devices
 from ..batching.batched_kernel import BatchedOperator, batched_operator
 from ..config import settings, state

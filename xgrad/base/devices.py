@@ -14,7 +14,6 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import jax
-from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from ..config import Leaving, state
@@ -22,6 +21,7 @@ from ..errors import PlacementError
 from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
 from .decorators import in_block
 from .immutable import Immutable, fixed
+from .jax_compat import Tracer
 from .platforms import STRIDED, local_devices, traced_for
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 
 from ..config import async_dispatch, settings
+from .jax_compat import user_context
 
 # The platforms whose devices have strides.  XLA gives them to none of its own, a declared backend may.
 STRIDED: set[str] = set()
 
-_of_block: Any = jax.make_user_context()
+_of_block: Any = user_context()
 
 
 @functools.cache

@@ -18,6 +18,7 @@ import numpy as np
 
 import xgrad
 
+from ..base.jax_compat import CANARIES, changed
 from ..base.platforms import default_platform, start
 from ..compile_cache import folder_is_own, why_off
 from . import rich_table
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 def findings() -> Iterator[Finding]:
     """Yield the findings of all checks; an exception of any type is one."""
     seen = set()
-    for check in (installed, fitting, libraries, devices, hidden, settings, caches, donation, gradients):
+    for check in (installed, fitting, libraries, devices, hidden, settings, caches, insides, donation, gradients):
         try:
             yield from (Finding(*found) for found in check())
         except Exception as error:
@@ -246,10 +247,17 @@ def caches() -> Iterator[Finding]:
         why = f" ({reason})" if (reason := why_off()) else ""
         yield Finding(None, f"compile cache: off{why}; XGRAD_COMPILE_CACHE=FOLDER keeps programs for the next process")
     else:
-        whose = "of xgrad's programs only" if folder_is_own() else "which JAX was told, and stores in as it was told"
-        yield Finding(None, f"compile cache: {info.folder}, {whose}: {info.programs}, {info.bytes / 1e6:.1f} MB")
+        whose = "of xgrad's programs alone" if folder_is_own() else "programs, as JAX was told"
+        yield Finding(None, f"compile cache: {info.folder}, {info.programs} {whose}, {info.bytes / 1e6:.1f} MB")
         if not os.access(info.folder, os.W_OK):
             yield Finding(_CLASH, f"{info.folder} cannot be written", f"chmod u+w {info.folder}")
+
+
+def insides() -> Iterator[Finding]:
+    """Yield what xgrad takes from JAX beyond its documentation: as it was, or changed, and what follows."""
+    for what, (canary, then) in CANARIES.items():
+        differs = changed(canary)
+        yield Finding(_CLASH if differs else True, what + f": no longer so; {then}" * differs)
 
 
 def donation() -> Iterator[Finding]:

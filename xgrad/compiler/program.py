@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from ..base.jax_compat import INNER, NAME
 from ..base.limits import checked
 from ..base.platforms import traced_for
 from ..execution.programs.barriers import apart, over_one
@@ -184,13 +185,13 @@ def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
         return halves
     written = {
         eqn.invars[0] for half in halves for eqn in half
-        if eqn.params.get("name") in _WRITES and _is_var(eqn.invars[0])
+        if eqn.params.get(NAME) in _WRITES and _is_var(eqn.invars[0])
     }  # fmt: skip
 
     def changed(eqns: list) -> list:
         found = []
         for eqn in eqns:
-            reads = eqn.params.get("name") == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written
+            reads = eqn.params.get(NAME) == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written
             found += _apart(eqn, one) if reads else [eqn]
         return found
 
@@ -203,7 +204,7 @@ def _is_var(atom: Any) -> bool:
 
 def _apart(eqn: Any, one: Any) -> list:
     """Return the equations that replace a read, for XLA's CPU compiler."""
-    inner = jaxpr_as_fun(eqn.params["jaxpr"])
+    inner = jaxpr_as_fun(eqn.params[INNER])
 
     def read(one: Any, *operands: Any) -> Any:
         dtype = eqn.outvars[0].aval.dtype

@@ -13,10 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..base.jax_compat import COMPILED
 from ..base.limits import checked
 from ..base.platforms import start
 from ..errors import LostValueError
-from .programs.ahead import COMPILED
+from .programs.ahead import compiled
 
 SPARE = 1 << 20  # bytes that a program may need besides its operands: without so much memory, nothing runs at all
 
@@ -101,7 +102,7 @@ def run_writing(program: Writing, out: list[Any], box: list[Any], operands: tupl
     """
     _call.box = box
     try:
-        if program.needs:
+        if program.needs or not compiled.count:
             _look_for_room(program, box, operands)
         # C code calls the program and stores its result: Python looks for signals after both.
         out.extend(map(program.jitted, box[:1], *zip(operands)))
@@ -162,8 +163,11 @@ def _note_need(program: Writing, out: list, operands: tuple) -> None:
 
 
 def _look_for_room(program: Writing, box: list, operands: tuple) -> None:
-    """Make a copy, or raise, before a program that needs more memory than there is."""
-    if not has_room(program.needs.get(_kind(box, operands), 0), box[0].sharding):
+    """Make a copy, or raise, before a program that needs more memory than there is.
+
+    JAX has said that it compiles before, or does not: then a copy has to be there before each call.
+    """
+    if not compiled.count or not has_room(program.needs.get(_kind(box, operands), 0), box[0].sharding):
         _put_aside(box)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from ..base.declared import DeclaredPlace
 from ..base.devices import is_default
+from ..base.jax_compat import Tracer
 from ..base.platforms import start
 from ..config import block, settings, state
 from .owned import valued

@@ -12,10 +12,10 @@ from weakref import ref
 
 import jax
 import numpy as np
-from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..base.declared import DeclaredPlace
+from ..base.jax_compat import Tracer
 from ..base.platforms import local_devices
 from ..config import settings, state
 

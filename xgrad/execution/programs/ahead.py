@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's event of a program that was compiled or loaded
+from ...base.jax_compat import COMPILED
 
 
 class _Compiled:

@@ -25,12 +25,11 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from ...base.jax_compat import SOUGHT, OwnPrograms, xgrad_compiles
+from ...base.jax_compat import LEAST_TIME, SOUGHT, OwnPrograms, xgrad_compiles
 
 VARIABLE = "XGRAD_COMPILE_CACHE"
 MOST_BYTES = 1 << 30
 DAY = 86_400.0
-_LEAST = "jax_persistent_cache_min_compile_time_secs"
 _refused: list[str] = []  # why the user's folder could not be used
 
 
@@ -95,8 +94,8 @@ def _use(folder: Path | None) -> None:
     """Have JAX store and load xgrad's programs in a folder, or give it back its cache as it was."""
     _cache.wanted = False
     _cache.used = None if folder is None else str(folder)
-    least = float(jax.config.values[_LEAST])  # the number that was set before
-    jax.config.update(_LEAST, least if folder is None else OwnPrograms(least))
+    least = float(jax.config.values[LEAST_TIME])  # the number that was set before
+    jax.config.update(LEAST_TIME, least if folder is None else OwnPrograms(least))
     jax.config.update("jax_compilation_cache_dir", _cache.used)
     compilation_cache.reset_cache()  # JAX looks for a folder until it has found one
 
@@ -107,8 +106,8 @@ def _sought(event: str, **_: Any) -> None:
         return
     if _cache.used is not None and _cache.used != _folder_of_jax():
         _cache.used = None
-        if isinstance(least := jax.config.values[_LEAST], OwnPrograms):
-            jax.config.update(_LEAST, float(least))
+        if isinstance(least := jax.config.values[LEAST_TIME], OwnPrograms):
+            jax.config.update(LEAST_TIME, float(least))
         compilation_cache.reset_cache()
     elif _cache.wanted and xgrad_compiles():
         _enable_if_wanted()
