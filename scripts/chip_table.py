@@ -2,10 +2,11 @@
 
     JAX_PLATFORMS=cpu python scripts/chip_table.py                    # the whole table: an hour of one core
     JAX_PLATFORMS=cpu python scripts/chip_table.py --only softmax     # operators with this in their names, printed
+    JAX_PLATFORMS=cpu python scripts/chip_table.py --target cuda:t4   # by the compiler for another chip
     JAX_PLATFORMS=cpu python scripts/chip_table.py --page             # the page alone, from the figures
 
-It needs libtpu (`pip install "jax[tpu]"`) and no chip.  Each program has 60 seconds.  A program is the
-first sample of an operator, its sizes multiplied until bytes mean something.
+It needs libtpu (`pip install "jax[tpu]"`), or the plugin of JAX for CUDA, and no chip.  Each
+program has 30 seconds.  A program is the first sample of an operator, its sizes multiplied until bytes mean something.
 """
 
 import argparse
@@ -32,15 +33,16 @@ from xgrad.conformance.operator_rows import operators as table
 from xgrad.tensor import from_array
 
 ROOT = Path(__file__).parents[1]
-FIGURES, PAGE = ROOT / "docs" / "chips.json", ROOT / "docs" / "chips.md"
-TARGET = "tpu:v5e"
+PAGE = ROOT / "docs" / "chips.md"
+FIGURES = {"tpu:v5e": ROOT / "docs" / "chips.json", "cuda:t4": ROOT / "docs" / "chips_t4.json"}
 DTYPES = ("float32", "bfloat16", "int32", "complex64")
 WIDE = ("float64", "int64", "complex128")
-LIMIT = 60  # seconds of a program
+LIMIT = 30  # seconds of a program
 SLOW = 3.0  # seconds of a compilation that the page names
 MUCH = 4.0  # bytes accessed, by those of the arguments and results, that the page names
 SMALL = 1 << 16  # bytes; below these tiles and constants count more than the program
 LARGEST = 1 << 20  # elements of the largest argument
+MODEST = {"conv": 8}  # how much larger than its sample an operator's program is at most: kernels grow, too
 PLAIN, REFUSED, ENDS, SLOW_STATE = "compiles", "refused", "ends the compiler", "does not end"
 STATES = {"refused": REFUSED, "does not fit": REFUSED, "ends the compiler": ENDS, "slow": SLOW_STATE}  # of answers
 
@@ -61,17 +63,18 @@ def jobs(dtypes: tuple[str, ...] = DTYPES) -> Iterator[Job]:
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-def asked(name: str, dtype: str, check: str) -> dict[str, Any]:
+def asked(target: str, name: str, dtype: str, check: str) -> dict[str, Any]:
     """Return the compiler's figures for an operator; {} if it has nothing to say in this dtype."""
     try:
-        return _asked(name, dtype, check)
+        return _asked(target, name, dtype, check)
     except Exception as error:
         return {"state": REFUSED, "why": f"{type(error).__name__}: {error}".partition("\n")[0][:200]}
 
 
-def _asked(name: str, dtype: str, check: str) -> dict[str, Any]:
+def _asked(target: str, name: str, dtype: str, check: str) -> dict[str, Any]:
     op, column = table()[name], bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
-    with tracing_for("tpu"), x64_for_now() if dtype in WIDE else nullcontext():
+    chip = xgrad.target(target, limit=LIMIT)
+    with tracing_for(chip.platform), x64_for_now() if dtype in WIDE else nullcontext():
         number = next(i for i, sample in enumerate(samples_of(op)) if fits(op, sample, column))
         case = Case(op, number, column)
         if check == "gradient" and not case.records:
@@ -81,7 +84,7 @@ def _asked(name: str, dtype: str, check: str) -> dict[str, Any]:
             return [read(found) for found in task([from_array(x) for x in arrays]).values()]
 
         forward = partial(program, partial(operators.forward, case))
-        times = 1 if case.random else _times(case.arrays)
+        times = 1 if case.random else _times(name, case.arrays)
         for factor in dict.fromkeys((times, 1)):
             given = [jax.ShapeDtypeStruct(_larger(a.shape, factor), a.dtype) for a in case.arrays]
             try:
@@ -101,13 +104,13 @@ def _asked(name: str, dtype: str, check: str) -> dict[str, Any]:
             task = partial(program, partial(operators.gradient, case))
         if not given:
             return {}
-        answer = xgrad.target(TARGET, limit=LIMIT).ask(task, *given)
+        answer = chip.ask(task, *given)
         if answer.state != PLAIN:
             return {"state": STATES[answer.state], "why": answer.said.partition("\n")[0][:200]}
         return {
             "state": PLAIN,
             "seconds": round(answer.seconds, 2),
-            "bytes": int(answer.bytes_accessed),
+            "bytes": int(answer.bytes_accessed or 0),
             "ideal": sum(map(_bytes, (*given, *jax.tree.leaves(jax.eval_shape(task, *given))))),
             "gathers": answer.hlo.count(" gather("),
             "scatters": answer.hlo.count(" scatter("),
@@ -122,9 +125,9 @@ def _larger(shape: tuple[int, ...], factor: int) -> tuple[int, ...]:
     return tuple(n * factor if n > 1 else n for n in shape)
 
 
-def _times(arrays: list[Any]) -> int:
+def _times(name: str, arrays: list[Any]) -> int:
     """Return the power of two by which all sizes are multiplied."""
-    factor = 64
+    factor = next((most for begin, most in MODEST.items() if name.startswith(begin)), 64)
     while factor > 1 and any(prod(_larger(a.shape, factor)) > LARGEST for a in arrays):
         factor //= 2
     return factor
@@ -133,10 +136,10 @@ def _times(arrays: list[Any]) -> int:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def walk(wanted: list[Job], found: dict[str, Any], write: Any = None) -> dict[str, Any]:
+def walk(target: str, wanted: list[Job], found: dict[str, Any], write: Any = None) -> dict[str, Any]:
     """Return the figures of jobs, by "operator dtype check"."""
     for number, job in enumerate(wanted):
-        answer = asked(*job)
+        answer = asked(target, *job)
         key = " ".join(job)
         found.pop(key, None)
         if answer:
@@ -148,9 +151,9 @@ def walk(wanted: list[Job], found: dict[str, Any], write: Any = None) -> dict[st
     return found
 
 
-def kept(found: dict[str, Any]) -> None:
+def kept(path: Path, found: dict[str, Any]) -> None:
     lines = [f"{json.dumps(key)}: {json.dumps(found[key])}" for key in sorted(found)]
-    FIGURES.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def ratio(row: dict[str, Any]) -> float:
@@ -158,26 +161,41 @@ def ratio(row: dict[str, Any]) -> float:
     return row["bytes"] / row["ideal"] if row["state"] == PLAIN and row["ideal"] >= SMALL else 0.0
 
 
-# Why a program accesses many times its bytes: the likely reason, by how its operator's name begins.
+# Why a program accesses many times its bytes, by how its operator's name begins.  One row of each line was looked up in
+# its HLO, with and without `xla_max_cross_program_prefetches=0`.
 REASONS = {
-    ("linalg_", "cholesky", "ldl", "lobpcg", "logdet", "ormqr", "triangular", "slogdet", "pinverse"):
+    ("linalg_vander", "gcd", "lcm", "special_", "igamma", "logcumsumexp", "mvlgamma", "polygamma",
+     "cumprod", "cumsum", "cumulative"):
+        "a series, recursion or scan: each step reads and writes all numbers",
+    ("linalg_vector_norm", "linalg_matrix_norm", "std", "var", "cosine", "dist", "total_norm", "normalize", "renorm",
+     "pairwise", "triplet", "softmax", "log_softmax", "softmin", "logsumexp", "group_norm", "native_", "norm", "hypot",
+     "cov", "corrcoef", "cdist"):
+        "several passes: a mean, or a largest number that keeps squares inside the range, is known before the next one",
+    ("linalg_matrix_power", "addbmm", "baddbmm", "bmm", "kron", "bilinear", "mm", "matmul", "scaled_dot",
+     "chain_matmul"):
+        "float32 products are several bfloat16 passes, and small operands are moved to fast memory first",
+    ("linalg_", "cholesky", "ldl", "lobpcg", "logdet", "ormqr", "triangular", "slogdet", "pinverse", "svd", "geqrf"):
         "a factorization loops over the columns and reads the matrix for each",
-    ("addbmm", "baddbmm", "bmm", "matrix_power", "kron"):
-        "float32 products are several bfloat16 passes, and small matrices are padded to tiles of 8 x 128",
-    ("log_softmax", "logsumexp", "softmax", "softmin", "std", "var", "prod", "cumprod"):
-        "several passes read all numbers",
-    ("sum", "mean", "cdist", "vander", "norm"): "a small last dimension is padded to 128 lanes",
+    ("fft_fftshift", "fft_ifftshift", "roll", "cat", "diff", "gradient", "trapezoid", "pad", "isin", "flip"):
+        "parts are cut at places that are not multiples of a tile of 8 x 128, and put together",
+    ("fft_", "stft", "istft"): "a transform is products with matrices of roots, the parts of complex numbers apart",
+    ("conv",): "a kernel of many elements reads each number for each of them, in several bfloat16 passes",
+    ("pixel_", "channel_shuffle"): "a small last dimension is padded to 128 lanes",
+    ("avg_pool", "max_pool", "max_unpool", "adaptive", "lp_pool", "fractional", "unfold", "fold", "im2col", "col2im",
+     "local_response"): "windows overlap, and a small last dimension is padded to 128 lanes",
+    ("median", "nanmedian", "mode", "kthvalue", "topk", "sort", "argsort", "quantile", "nanquantile", "msort"):
+        "a sort, whose passes read and write numbers and indices",
+    ("sum", "mean", "prod", "min", "max", "amin", "amax", "aminmax", "argmin", "argmax", "vander", "lstm", "gru", "rnn",
+     "recurrent", "nansum", "all", "any", "count_nonzero"):
+        "small operands are moved to fast memory first, which counts as a write and two reads",
 }  # fmt: skip
 
 
 def reason(name: str, row: dict[str, Any]) -> str:
-    """Return the likely reason for which a program accesses many times the bytes of its arguments and results."""
-    for names, why in REASONS.items():
-        if name.startswith(names):
-            return why
+    """Return the reason for which a program accesses many times the bytes of its arguments and results."""
     if row["gathers"] or row["scatters"]:
         return "the index is data, so XLA gathers or scatters one element or row at a time"
-    return "not looked up"
+    return next((why for names, why in REASONS.items() if name.startswith(names)), "not looked up")
 
 
 def remarks(name: str, row: dict[str, Any]) -> list[str]:
@@ -190,39 +208,43 @@ def remarks(name: str, row: dict[str, Any]) -> list[str]:
     return found
 
 
-def page(found: dict[str, Any]) -> str:
-    """Return the page: a row for each dtype, and the programs that are not plain."""
-    rows: dict[str, Counter] = {}
-    for key, row in found.items():
-        _, dtype, check = key.rsplit(" ", 2)
-        rows.setdefault(f"{dtype}, {check}", Counter()).update([row["state"]])
+def page(figures: dict[str, dict[str, Any]]) -> str:
+    """Return the page: a row for each target, dtype and check, and the programs that are not plain."""
     states = (PLAIN, REFUSED, ENDS, SLOW_STATE)
     lines = [
         "# Operators on a chip",
         "",
-        f"What the compiler for a {TARGET} says of {len(found)} programs: operators of the table, on their first",
-        "samples, enlarged.  `python scripts/chip_table.py` writes this page; it needs libtpu and no chip.",
+        "The first samples of the operators, enlarged, as the compilers for chips that are not here see them.  `python",
+        "scripts/chip_table.py` writes this page.  Operators that take no tensor, or not the dtype, have no program.",
         "",
-        f"| | {' | '.join(states)} |",
-        f"| --- |{' --- |' * len(states)}",
-        *[
-            f"| {name} | {' | '.join(str(counts[state]) for state in states)} |"
-            for name, counts in sorted(rows.items())
-        ],
-        "",
-        f"Programs that are refused, take {SLOW:.0f} seconds to compile, or access {MUCH:.0f} times the bytes",
-        "of their arguments and results, with the likely reason, which was not looked up row by row:",
-        "",
-        "| program | |",
-        "| --- | --- |",
+        f"| | programs | {' | '.join(states)} | {SLOW:.0f} s or more | gathers or scatters |",
+        f"| --- | --- |{' --- |' * (len(states) + 2)}",
     ]
-    lines += [f"| {key} | {'; '.join(said)} |" for key in sorted(found) if (said := remarks(key, found[key]))]
+    for target, found in figures.items():
+        rows: dict[str, list[Any]] = {}
+        for key, row in found.items():
+            _, dtype, check = key.rsplit(" ", 2)
+            rows.setdefault(f"{target}, {dtype}, {check}", []).append(row)
+        for name, of in sorted(rows.items()):
+            counts = [sum(row["state"] == state for row in of) for state in states]
+            slow = sum(row.get("seconds", 0) >= SLOW for row in of)
+            moved = sum(bool(row.get("gathers") or row.get("scatters")) for row in of)
+            lines.append(f"| {' | '.join(map(str, (name, len(of), *counts, slow, moved)))} |")
+    for target, found in figures.items():
+        lines += [
+            "", f"## {target}", "",
+            f"Programs that are refused, take {SLOW:.0f} seconds to compile, or access {MUCH:.0f} times the bytes of",
+            "their arguments and results (a compiler for a GPU does not count bytes), with the reason of its kind.", "",
+            "| program | |", "| --- | --- |",
+        ]  # fmt: skip
+        lines += [f"| {key} | {'; '.join(said)} |" for key in sorted(found) if (said := remarks(key, found[key]))]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="a part of an operator's name: prints, writes nothing")
+    parser.add_argument("--target", default="tpu:v5e", choices=[*FIGURES])
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="names of dtypes; 64-bit ones too")
     parser.add_argument("--missing", action="store_true", help="ask what the figures lack")
     parser.add_argument("--page", action="store_true", help="write the page alone")
@@ -231,15 +253,17 @@ def main() -> int:
     if arguments.only is not None:
         for job in wanted:
             if arguments.only in job[0]:
-                print(*job, json.dumps(walk([job], {})), flush=True)
+                print(*job, json.dumps(walk(arguments.target, [job], {})), flush=True)
         return 0
-    found = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    figures = {target: json.loads(path.read_text()) if path.exists() else {} for target, path in FIGURES.items()}
     if not arguments.page:
+        found = figures[arguments.target]
         order = {name: i for i, name in enumerate(arguments.dtypes.split(","))}
         wanted.sort(key=lambda job: order[job[1]])
-        walk([job for job in wanted if not (arguments.missing and " ".join(job) in found)], found, kept)
-    PAGE.write_text(page(found))
-    print(Counter(row["state"] for row in found.values()))
+        asking = [job for job in wanted if not (arguments.missing and " ".join(job) in found)]
+        walk(arguments.target, asking, found, partial(kept, FIGURES[arguments.target]))
+    PAGE.write_text(page(figures))
+    print({target: Counter(row["state"] for row in found.values()) for target, found in figures.items()})
     return 0
 
 

@@ -103,3 +103,28 @@ def test_a_part_is_read_with_options_only_where_it_is_a_program_of_its_own(monke
     read.platform = "tpu"
     assert read(array, start).tolist() == [2, 3]
     assert calls == ["alone", "in", "in", "in"]
+
+
+@pytest.mark.parametrize("shape", [(8,), (2048,), (3, 4), (2, 3, 8)])
+@pytest.mark.parametrize(("dtype", "to"), [("float32", "int16"), ("int32", "uint8"), ("float16", "int8")])
+def test_parts_of_elements_are_the_usual_ones(shape, dtype, to):
+    numbers = np.random.default_rng(0).integers(0, 256, (*shape, np.dtype(dtype).itemsize), dtype=np.uint8)
+    array = jnp.asarray(numbers.view(dtype)[..., 0])
+    chain = ViewChain.root(shape, array.dtype).view("view", getattr(xgrad, to))
+    for ours in usual_and_tpu(chain.replay, array):
+        assert np.asarray(ours).tobytes() == numbers.tobytes()
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu", "gpu"])
+def test_a_read_before_a_write_is_computed_where_it_stands(platform):
+    """By a barrier; the CPU's compiler, which removes barriers, does not repeat a division."""
+
+    def step(base):
+        part = base[1:3]
+        base[1:3].mul_(2)
+        return part.clone(), base.sum()
+
+    with tracing_for(platform):
+        text = xgrad.compile(step).lower(xgrad.ones(4)).as_text()
+    assert ("stablehlo.divide" if platform == "cpu" else "optimization_barrier") in text
+    assert ("stablehlo.divide" in text) == (platform == "cpu")

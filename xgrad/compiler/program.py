@@ -20,8 +20,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ..base.jax_compat import INNER, NAME
 from ..base.limits import checked
-from ..base.platforms import traced_for
-from ..execution.programs.barriers import apart, over_one
+from ..execution.programs.barriers import held
 from ..execution.programs.chains import with_chains
 from ..views.program import scalar_of
 from .reached_tensors import input_p
@@ -174,15 +173,7 @@ _READ, _WRITES = "trace_replay", ("trace_write", "view_update")  # names of the 
 
 
 def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
-    """Return the equations with a change: a read of an array that is written too is computed where it stands.
-
-    XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k
-    writes into N elements would cost O(k N).  XLA does not repeat operations that it takes to be expensive, a division
-    for example.  So each element is divided by `(bits | one()) != 0`, a 1 that XLA cannot fold.  (A branch does it too,
-    for any dtype, and takes 3 us: execution/programs/barriers.py.)
-    """
-    if traced_for() != "cpu":
-        return halves
+    """Return the equations with a change: a read of an array that is written too is computed where it stands (held)."""
     written = {
         eqn.invars[0] for half in halves for eqn in half
         if eqn.params.get(NAME) in _WRITES and _is_var(eqn.invars[0])
@@ -192,7 +183,7 @@ def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
         found = []
         for eqn in eqns:
             reads = eqn.params.get(NAME) == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written
-            found += _apart(eqn, one) if reads else [eqn]
+            found += _held(eqn, one) if reads else [eqn]
         return found
 
     return changed(halves[0]), changed(halves[1])
@@ -202,15 +193,12 @@ def _is_var(atom: Any) -> bool:
     return not isinstance(atom, Literal)
 
 
-def _apart(eqn: Any, one: Any) -> list:
-    """Return the equations that replace a read, for XLA's CPU compiler."""
+def _held(eqn: Any, one: Any) -> list:
+    """Return the equations that replace a read."""
     inner = jaxpr_as_fun(eqn.params[INNER])
 
     def read(one: Any, *operands: Any) -> Any:
-        dtype = eqn.outvars[0].aval.dtype
-        if dtype.kind not in "fiu":
-            return apart(lambda *a: inner(*a)[0], *operands)
-        return over_one(inner(*operands)[0], one)
+        return held(inner(*operands)[0], one)
 
     invars = [one, *eqn.invars]
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in invars]

@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 
-from ..base.platforms import traced_for
 from .donation import copied
 from .metrics import recorder
-from .programs.barriers import apart, over_one
+from .programs.barriers import held
 from .programs.chains import DEEP, in_chains
 from .scalars import one
 from .source import lines
@@ -33,19 +32,6 @@ def shown(code: Any) -> str:
     if code < 0:
         return f"input{-code}"
     return f"%{code >> 8}" + (f".{code & 255}" if code & 255 else "")
-
-
-def held(part: Any, unit: Any) -> Any:
-    """Return what was read of an array that is written afterwards, computed once, where it stands.
-
-    XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k writes
-    into N elements would cost O(k N).
-    """
-    if traced_for() != "cpu":
-        return part
-    if part.dtype.kind not in "fiu":
-        return apart(lambda array: array, part)
-    return over_one(part, unit)
 
 
 class Fused:

@@ -21,10 +21,8 @@ from ..base.jax_compat import Tracer
 from ..errors import OverlapError
 from ..execution.programs.half import summed, widen
 from .geometry import OVERLAP, Shape, TensorGeometry, check_bounds, contiguous_strides
-from .platforms import forms
+from .platforms import ROW, forms
 from .windows import add_windows, few, read_windows
-
-_ROW = 1024  # elements of a row, of those that a long one is cut into
 
 # ---------------------------------------------------------------- slices with starts as operands
 
@@ -49,11 +47,11 @@ def slice_read(array: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) ->
 def _repeat(new: Any, times: int) -> Any:
     """Return each element of the last dimension several times; a long row goes by columns, which compiles in 1 s."""
     *outer, n = new.shape
-    if outer or n <= _ROW:
+    if outer or n <= ROW:
         return jnp.broadcast_to(new[..., None], (*outer, n, times)).reshape(*outer, n * times)
-    rows = -(-n // _ROW)
-    columns = jnp.pad(new, (0, rows * _ROW - n)).reshape(rows, _ROW).T
-    many = jnp.broadcast_to(columns[:, None], (_ROW, times, rows)).reshape(_ROW * times, rows)
+    rows = -(-n // ROW)
+    columns = jnp.pad(new, (0, rows * ROW - n)).reshape(rows, ROW).T
+    many = jnp.broadcast_to(columns[:, None], (ROW, times, rows)).reshape(ROW * times, rows)
     return many.T.reshape(-1)[: n * times]
 
 
