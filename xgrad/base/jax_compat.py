@@ -98,7 +98,7 @@ class OwnPrograms(float):
 
 _seen: deque[str] = deque(maxlen=64)  # JAX's last events
 jax.monitoring.register_event_listener(lambda event, **_: _seen.append(event))
-jax.monitoring.register_event_duration_secs_listener(lambda event, _, **__: _seen.append(event))
+jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **_: _seen.append(event))
 
 
 def _compile() -> None:
