@@ -47,7 +47,7 @@ Made by `scripts/make_operators.py` from the declarations and from `docs/parity.
 
 **Forms**: f function, m method, i in-place method, o `out=`, and Python's operators.  **Saved**: what backward needs if
 every argument requires grad; for the gradient of one argument alone it is less where the others' formulas named it.
-"(derived)": there is no formula, the derivative is JAX's of the function.  **Derivatives** are of any order, in
+"(derived)": without a formula, the derivative is JAX's of the function.  **Derivatives** are of any order, in
 reverse and in forward mode, unless it says "none"; *composite*: made of other operators, which record themselves.
 
 **Against torch {torch}**: for each entry of torch's operator database one sign for each of {checks}:

@@ -30,7 +30,7 @@ CHANGES = {
     "SOUGHT": ("/jax/sought", "JAX's events of compiling fire"),
     "COMPILED": ("/jax/compiled", "JAX's events of compiling fire"),
     "LEAST_TIME": ("jax_traceback_in_locations_limit", "JAX compares times of compiling"),
-    "trace_state": (lambda: 0, "JAX's traces are told apart"),
+    "trace_state": (lambda: 0, "JAX's traces can be distinguished"),
     "user_context": (lambda value: Context(value), "JAX's caches know user contexts"),
     "INNER": ("program", "JAX's equations have their parameters"),
     "CUSTOM_INNER": ("program", "JAX's equations have their parameters"),

@@ -162,7 +162,7 @@ LIES = {
     "version": (lambda: written(1, [], [], version=1002), "legacy files of version 1001"),
     "keys": (lambda: written(1, {}, []), "list of its storages is a dict"),
     "negative": (lambda: written(Dense(Ref("1", -6), 0, (6,), (1,)), ["1"], [SIX]), "expected a storage"),
-    "a storage as a value": (lambda: written(Ref("1", 6), ["1"], [SIX]), "something that is no value"),
+    "a storage as a value": (lambda: written(Ref("1", 6), ["1"], [SIX]), "something that is not a value"),
 }  # fmt: skip
 
 

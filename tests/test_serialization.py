@@ -506,7 +506,7 @@ def test_zips_that_lie_are_refused():
 def test_other_files_are_named_as_such(data, tmp_path):
     path = tmp_path / "mystery.bin"
     path.write_bytes(data)
-    with pytest.raises(FileError, match=r"mystery\.bin is no file that xgrad\.load knows .*safetensors"):
+    with pytest.raises(FileError, match=r"mystery\.bin is not a file that xgrad\.load knows .*safetensors"):
         xgrad.load(path)
 
 

@@ -1,7 +1,7 @@
 """The devices beside the CPU: JAX's own (PyTorch: torch/accelerator), and PyTorch's that JAX does not have.
 
 `mps`, `xpu` and `mtia` answer programs that look for Apple's, Intel's and Meta's devices by their names: there are
-none.  JAX's devices, TPUs too, are those of `xgrad.accelerator`.
+none. JAX's devices, TPUs too, are found by `xgrad.accelerator`.
 """
 
 from types import ModuleType

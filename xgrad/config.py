@@ -84,7 +84,7 @@ class ThreadState(threading.local):
         self.count = self.next_sequence_nr = itertools.count().__next__
 
     def sequence_nr(self) -> int:
-        """Return the number that `count` gives next, which only its text tells."""
+        """Return the number that `count` gives next, which only its text shows."""
         return int(repr(self.count.__self__)[len("count(") : -1])
 
     def put_back(self, before: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Tensors of several processes: made of each process's part, and gathered in each (PyTorch: torch.distributed.tensor).
 
 `jax.distributed` is the engine, and a tensor over the devices of all processes is a tensor like any other: each process
-runs the same operators on it, in the same order, and XLA does the transfers.  So there are no collectives here.
+runs the same operators on it, in the same order, and XLA does the transfers.  So this module has no collectives.
 
 Invariant: a mistake that every process makes is an error before the processes wait for each other.
 """
@@ -29,12 +29,12 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Return False: there are no process groups (torch.distributed's question; programs then leave collectives out)."""
+    """Return False: xgrad has no process groups (torch.distributed's question; programs then leave collectives out)."""
     return False
 
 
 def is_initialized() -> bool:
-    """Return False: there is no process group."""
+    """Return False: xgrad has no process groups."""
     return False
 
 
@@ -54,7 +54,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Do nothing: there is none."""
+    """Do nothing: xgrad has no process groups."""
 
 
 def from_local(local: Any, device: Any) -> Tensor:
@@ -64,8 +64,9 @@ def from_local(local: Any, device: Any) -> Tensor:
     process's share of the rows of the batch, the first process's first.  If all processes have the same values
     (`PartitionSpec()`), it is the whole.  In a single process it is the whole, too.
 
-    Raises `PlacementError` if `device` is no sharding over a mesh, or if the part does not divide among this process's
-    devices, `TypeError` for a part that requires grad.  (PyTorch: DTensor.from_local, without its mesh's collectives.)
+    Raises `PlacementError` if `device` is not a sharding over a mesh, or if the part does not divide among this
+    process's devices, `TypeError` for a part that requires grad.  (PyTorch: DTensor.from_local, without its mesh's
+    collectives.)
 
     >>> import numpy as np, xgrad
     >>> from jax.sharding import PartitionSpec as P
@@ -94,7 +95,7 @@ def from_local(local: Any, device: Any) -> Tensor:
     except ValueError as error:
         raise PlacementError(
             f"a part of shape {list(part.shape)} does not divide as {where.spec} asks, over the mesh "
-            f"{dict(where.mesh.shape)}, of which {len(where.addressable_devices)} devices are this process's: {error}"
+            f"{dict(where.mesh.shape)} ({len(where.addressable_devices)} of its devices are this process's): {error}"
         ) from None
 
 

@@ -41,7 +41,7 @@ def script(obj: Any, *args: Any, **options: Any) -> Any:
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
-    """Return a function or module as it is: its branches stay branches, where PyTorch would fix those of the example.
+    """Return a function or module as it is: its branches stay branches, where PyTorch would fix the example's branches.
 
     >>> import xgrad
     >>> xgrad.jit.trace(xgrad.relu, (xgrad.ones(2),)) is xgrad.relu

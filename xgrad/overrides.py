@@ -27,7 +27,7 @@ class disable_overrides(Block):
     """Context in which subclasses of Tensor are plain tensors: their `__xgrad_function__` is not asked.
 
     An override runs the function on itself in it, as `Tensor.__xgrad_function__` does; the results are plain Tensors.
-    Classes that are no Tensors are still asked.  (PyTorch: `torch._C.DisableTorchFunctionSubclass`.)
+    Classes that are not Tensors are still asked.  (PyTorch: `torch._C.DisableTorchFunctionSubclass`.)
 
     >>> import xgrad
     >>> class Named(xgrad.Tensor): pass
@@ -143,7 +143,7 @@ def default_xgrad_function(
 ) -> Any:
     """Run `func` as on plain tensors and give its results this class: the default of subclasses.
 
-    Returns `NotImplemented` if a class is involved that is no base of this one.  An override calls it by `super()`.
+    Returns `NotImplemented` if a class is involved that is not a base of this one.  An override calls it by `super()`.
 
     >>> import xgrad
     >>> class Logged(xgrad.Tensor):
@@ -204,7 +204,7 @@ def taken_over(tensor: Tensor, cls: type[Any]) -> Any:
 def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     """Return this tensor as an instance of a subclass of `Tensor`: an alias, through which gradients flow.
 
-    Raises `TypeError` for a class that is no subclass of Tensor.
+    Raises `TypeError` for a class that is not a subclass of Tensor.
     """
     _check_class("as_subclass", cls)
     before, state.overrides_disabled = state.overrides_disabled, True
@@ -218,7 +218,7 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
 def make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
     """Return a leaf of the class `cls`, a subclass of Tensor, that shares the storage of `data`.
 
-    Raises `TypeError` for a class that is no subclass of Tensor.
+    Raises `TypeError` for a class that is not a subclass of Tensor.
     """
     _check_class("_make_subclass", cls)
     before, state.overrides_disabled = state.overrides_disabled, True

@@ -4,7 +4,8 @@ Invariant: a generator's whole state is one key, an ordinary array of uint32.  E
 by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several
 threads each draw gets a key of its own.  The first keys are split on the host, with the same result: no program has to
 be compiled for them.  A seed gives the same numbers on every device, and with and without x64, and
-on each of several processes: there a generator must be seeded, for with entropy each would go on with other numbers.
+on each of several processes: there a generator must be seeded, because with entropy each would go on with other
+numbers.
 
 A checkpoint runs a function twice and needs the same numbers both times: `random_log` stores the keys that generators
 had when a block first used them, `draw_again` runs another block on twins that start from these keys.  The generators
@@ -194,7 +195,7 @@ class Generator:
             return from_foreign(key)
 
     def set_state(self, new_state: Tensor) -> None:
-        """Go on from a state of `get_state`.  Raises `TypeError` or `RuntimeError` if it is none.
+        """Go on from a state of `get_state`.  Raises `TypeError` or `RuntimeError` if it is not a state.
 
         `TracedValueError`, a RuntimeError, for a state that is an argument of `jax.jit` and its like.
         """
@@ -212,8 +213,8 @@ class Generator:
                 if state.trace is None and not isinstance(present, Tracer):
                     raise TracedValueError(
                         "A generator cannot go on from a state that is being traced (inside jax.jit, jax.vmap or "
-                        "jax.grad), for it outlives the trace. Draw under `with xgrad.random.use_key(key):`, whose key "
-                        "may be traced."
+                        "jax.grad), because it outlives the trace. Draw under `with xgrad.random.use_key(key):`, "
+                        "whose key may be traced."
                     )
             else:
                 # Through the host: a key that is committed to a device would tie every later draw to it.  Not within a

@@ -112,7 +112,7 @@ class Tensor(TensorMethods):
     _moved: ViewChain | None = None  # for a base: the effect of t_() and its like, as a chain over its first value
     _accumulator: Any = None  # weak reference to the AccumulateGrad
     _leads_to: Any = None  # for a snapshot of a leaf: the leaf's AccumulateGrad
-    _hooks: Any = None  # tensor hooks of a leaf; those of a non-leaf are with its node
+    _hooks: Any = None  # tensor hooks of a leaf; the hooks of a non-leaf are with its node
     _earlier_hooks: Any = None  # after t_() and its like: (the present node, the hooks at the one before)
     _post_accumulate_hooks: Any = None
     _retains_grad: bool = False
@@ -133,7 +133,7 @@ class Tensor(TensorMethods):
     is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
     is_mps = is_xpu = is_ipu = is_vulkan = is_maia = is_mtia = False
     layout: str = "strided"
-    # of a class whose tensors are no plain ones: what runs operators on them (dispatch/interpreter.py)
+    # of a class whose tensors are not plain ones: what runs operators on them (dispatch/interpreter.py)
     _interpreter: Any = None
     _call: Any = None  # `call` of dispatch/call.py: runs an operator, recorded
     _shallow: Any = None
@@ -185,7 +185,7 @@ class Tensor(TensorMethods):
         if isinstance(root, Tracer):
             return self._read_traced(root)
         if self._cache is not None and settings.declared and (where := declared_of(root)) is not None:
-            where.runtime.stale = True  # a report tells it from the first reading
+            where.runtime.stale = True  # a report distinguishes it from the first reading
         try:
             array = chain.replay(root)
         except Exception as error:
@@ -212,7 +212,7 @@ class Tensor(TensorMethods):
     def _export(self, reason: str = "a function of JAX's") -> Any:
         """Return the array for other code to keep: it is not donated any more.
 
-        `reason`: that of an evaluation, if the array is pending.
+        `reason`: the reason of an evaluation, if the array is pending.
         """
         array = self._read()
         if array.__class__ is Pending:
@@ -436,7 +436,7 @@ class Tensor(TensorMethods):
             raise TypeError(f"requires_grad must be a bool, but got {type(requires_grad).__name__}")
         if requires_grad and self._dtype.kind not in dtypes.INEXACT_KINDS:
             raise RuntimeError(
-                "only Tensors of floating point dtype can require gradients, and those of a complex one, not of "
+                "only Tensors of floating point dtype can require gradients, and Tensors of complex dtype, not of "
                 f"{self.dtype.name}"
             )
         if requires_grad and self._inference and not state.inference:

@@ -69,12 +69,12 @@ def test_an_interrupt_kills_what_the_compiler_works_on(compiler):
 
 
 def test_a_compiler_that_the_system_kills_says_nothing_of_the_program(compiler):
-    """For want of memory, say: to ask again may succeed."""
+    """Because memory was short, say: to ask again may succeed."""
     assert works(compiler)
     threading.Timer(0.5, os.kill, (compiler._process.pid, signal.SIGKILL)).start()
     answer = xgrad.target("tpu:v3").ask(lambda x: x + 2, STRUCT)
     assert answer.state == "slow"
-    assert answer.said == "the system has killed the compiler's process, for want of memory perhaps"
+    assert answer.said == "the system has killed the compiler's process, perhaps because memory was short"
     assert works(compiler)
 
 

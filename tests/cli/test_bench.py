@@ -86,9 +86,9 @@ def test_bench_exits_with_1_when_a_row_fails(capsys, monkeypatch):
     ("argv", "message"),
     [
         (["--rounds", "0"], "argument --rounds: must be at least 1, but got 0"),
-        (["prodct"], "there is no row or group 'prodct'; there are: eager, compiled, lazy, product, "),
+        (["prodct"], "no row or group has the name 'prodct'; there are: eager, compiled, lazy, product, "),
         (["--plot", "a.xyz"], "argument --plot: a.xyz ends in none of .png, .svg, .pdf"),
-        (["--plot", "no/such/folder/a.png"], "there is no folder no/such/folder for a.png"),
+        (["--plot", "no/such/folder/a.png"], "the folder no/such/folder for a.png does not exist"),
     ],
 )
 def test_bench_refuses_bad_values_with_a_usage_line(capsys, no_clock, argv, message):

@@ -73,9 +73,9 @@ def test_a_program_that_does_not_compile_is_a_failure(chip, capsys):
     ("arguments", "told"),
     [
         (["--target", "tpu:v9"], "argument --target: unknown target 'tpu:v9'"),
-        (["--mesh", "data"], "'data' is no list of axes"),
+        (["--mesh", "data"], "'data' is not a list of axes"),
         (["--mesh", "data=4"], "but the mesh {'data': 4} 4"),
-        (["--shard", "data"], "'data' is no name with axes"),
+        (["--shard", "data"], "'data' is not a name with axes"),
     ],
 )
 def test_what_is_wrong_with_the_command_line(chip, capsys, arguments, told):

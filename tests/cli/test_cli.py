@@ -192,7 +192,12 @@ def test_compare_runs_on_declared_backends(capsys, user_file):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [("cpu", "two or more"), ("cpu,nowhere", "Invalid device string"), ("none.py:a,b", "no file"), (":", "--backends")],
+    [
+        ("cpu", "two or more"),
+        ("cpu,nowhere", "Invalid device string"),
+        ("none.py:a,b", "does not exist"),
+        (":", "--backends"),
+    ],
 )
 def test_compare_refuses_bad_backends_with_a_usage_line(capsys, user_file, given, message):
     with pytest.raises(SystemExit):
@@ -209,10 +214,10 @@ def test_compare_tells_a_failing_function_by_exit_code_1(capsys, user_file):
     ("spec", "extra", "message"),
     [
         ("their_functions.py", [], "expected FILE.py:function"),
-        ("no_such.py:f", [], "there is no file no_such.py"),
+        ("no_such.py:f", [], "the file no_such.py does not exist"),
         ("{file}:missing", [], "has no function 'missing'; it has: in_place, breaks"),
-        ("{file}:number", [], "number in {file} is no function, but a int"),
-        ("{file}:in_place", ["--shapes", "4,x"], "argument --shapes: '4,x' is no list of shapes"),
+        ("{file}:number", [], "number in {file} is not a function, but a int"),
+        ("{file}:in_place", ["--shapes", "4,x"], "argument --shapes: '4,x' is not a list of shapes"),
         ("{file}:in_place", ["--shapes", "4"], "argument --shapes: 1 inputs do not fit in_place()"),
         ("{file}:in_place", ["--repeats", "0"], "argument --repeats: must be at least 1"),
     ],

@@ -66,7 +66,7 @@ def test_a_backend_of_a_file_is_the_device(capsys, tmp_path, monkeypatch):
         (["--dtypes", "float31"], "no dtype float31"),
         (["--device", "chip"], "Invalid device string: 'chip'"),
         (["--resume"], "name it, --json FILE"),
-        (["--json", "no/such/folder.json"], "there is no folder no/such"),
+        (["--json", "no/such/folder.json"], "the folder no/such"),
         (["--backend", "chip"], "expected FILE.py:backend, but got 'chip'"),
         (["--device", "cpu", "--backend", "f.py:chip"], "not allowed with argument --device"),
     ],

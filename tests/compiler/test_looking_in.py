@@ -51,7 +51,7 @@ def test_lower_says_what_it_is_in_another_trace():
         return x * 2
 
     xgrad.func.vmap(inside)(values())
-    assert errors == ["xgrad.compile: inside of another trace there is no program to look at"]
+    assert errors == ["xgrad.compile: inside of another trace no program exists to look at"]
 
 
 def test_donated_inputs_are_seen_in_the_program():

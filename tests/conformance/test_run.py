@@ -214,7 +214,7 @@ def test_the_file_of_another_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"its dtypes is \['int32'\], and now it is \['bool'\]"):
         xgrad.conformance.run("cpu", operators="donation", dtypes=["bool"], file=file, resume=True)
     file.write_text("[]")
-    with pytest.raises(ValueError, match="is no file of xgrad's conformance"):
+    with pytest.raises(ValueError, match="is not a file of xgrad's conformance"):
         xgrad.conformance.run("cpu", operators="donation", dtypes=["int32"], file=file, resume=True)
 
 

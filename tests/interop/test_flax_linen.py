@@ -207,7 +207,7 @@ def test_bad_input_is_told():
         wrap(Small(), variables["params"])
     with pytest.raises(ValueError, match="Dropout has no parameters"):
         wrap(linen.Dropout(0.5, deterministic=True), {"params": {}})
-    with pytest.raises(TypeError, match=r"the variable params.w is no array, but a builtins.str"):
+    with pytest.raises(TypeError, match=r"the variable params.w is not an array, but a builtins.str"):
         wrap(Small(), {"params": {"w": "w"}})
     with pytest.raises(TypeError, match=r"rngs\['dropout'\] must be a key"):
         wrap(Small(), variables, rngs={"dropout": 1})

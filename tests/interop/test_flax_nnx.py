@@ -420,7 +420,7 @@ def test_bad_input_is_told():
             self.calls += 1
             return x * self.w[...]
 
-    with pytest.raises(RuntimeError, match="changes what is no Variable"):
+    with pytest.raises(RuntimeError, match="changes what is not a Variable"):
         wrap(Counting())(xgrad.ones(3))
 
 

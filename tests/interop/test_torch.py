@@ -74,7 +74,7 @@ AWKWARD = {
 def test_what_jax_cannot_share_is_copied_or_refused(make):
     there = make()
     assert equal(from_torch(there), there.resolve_conj().resolve_neg())
-    with pytest.raises(ValueError, match="can't share the memory of this tensor, for it"):
+    with pytest.raises(ValueError, match="can't share the memory of this tensor, because it"):
         from_torch(there, copy=False)
 
 

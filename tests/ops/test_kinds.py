@@ -166,7 +166,7 @@ def test_number_that_requires_grad_is_refused_where_its_gradient_would_be_lost(l
 
     with pytest.raises(TypeError):
         run(torch)
-    with pytest.raises(TypeError, match=r"argument '\w+' must be Number, not Tensor, for this one requires grad"):
+    with pytest.raises(TypeError, match=r"argument '\w+' must be Number, not Tensor, because this one requires grad"):
         run(xgrad)
 
 

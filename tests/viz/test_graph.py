@@ -27,7 +27,7 @@ SelectBackward0  [0:1] reshape(3)
 └─ w  [3]  AccumulateGrad
 base  [2, 3]
 CopySlices  #1, above
-5 nodes, 24 B saved, of which leaves hold 12 B"""
+5 nodes, 24 B saved, 12 B of it by leaves"""
 
 
 def double(grad):
@@ -128,7 +128,7 @@ def test_released_packed_and_shared_values_are_told():
     x = xgrad.ones(8, requires_grad=True)
     e = x.exp()
     y = e * x
-    assert str(viz.graph(y)).endswith("3 nodes, 64 B saved, of which leaves hold 32 B")  # e's array counts once
+    assert str(viz.graph(y)).endswith("3 nodes, 64 B saved, 32 B of it by leaves")  # e's array counts once
     y.sum().backward()
     assert str(viz.graph(y)).count("released") == 2
     with xgrad.autograd.graph.saved_tensors_hooks(lambda t: "away", lambda packed: x):
@@ -154,7 +154,7 @@ def test_equal_layers_of_a_network_fold():
 def test_what_has_no_graph_is_refused():
     with pytest.raises(RuntimeError, match="has no graph: it does not require grad"):
         viz.graph(xgrad.ones(2))
-    with pytest.raises(TypeError, match="a tensor, or of a list of tensors, but got int"):
+    with pytest.raises(TypeError, match="expected a tensor, or a list of tensors, but got int"):
         viz.graph(3)
     with pytest.raises(ValueError, match='"down" or "right"'):
         viz.graph(xgrad.ones(2, requires_grad=True) * 2, direction="up")
@@ -206,7 +206,7 @@ def test_a_storage_shows_a_grad_fn_that_a_write_made_old():
     base = xgrad.ones(2, 3, requires_grad=True).clone()
     row = base[0]
     base.mul_(2)
-    assert "its grad_fn is that of version 0" in str(viz.storage(row))
+    assert "its grad_fn is of version 0" in str(viz.storage(row))
     assert row._view.attr_version == 0  # looking did not renew it
 
 

@@ -37,7 +37,7 @@ class autocast(Block):
     checkpoints, and a compiled function depends on them.  A weight that is written within the block is cast again.
 
     Warns, and does nothing, for a device that JAX does not have and a dtype that the device has no autocast for.
-    Raises `RuntimeError` for an unknown device type, `ValueError` for one that is no string.
+    Raises `RuntimeError` for an unknown device type, `ValueError` for one that is not a string.
 
     Source: PyTorch's `torch.autocast`.
 

@@ -19,7 +19,7 @@ def custom_fwd(fwd: Callable[..., Any] | None = None, *, device_type: str, cast_
     for `device_type`, and runs with autocast off; without, it runs as any code in the block.  Outside of autocast
     nothing changes.
 
-    Raises `ValueError` for a device type that is no string.
+    Raises `ValueError` for a device type that is not a string.
 
     >>> import xgrad
     >>> class Square(xgrad.autograd.Function):
@@ -59,7 +59,7 @@ def custom_fwd(fwd: Callable[..., Any] | None = None, *, device_type: str, cast_
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
     """Decorate `backward` of a custom Function with a `custom_fwd`: it runs with the autocast that forward ran with.
 
-    Raises `ValueError` for a device type that is no string.
+    Raises `ValueError` for a device type that is not a string.
     """
     _check(device_type)
     if bwd is None:

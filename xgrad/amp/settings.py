@@ -26,7 +26,7 @@ _FOREIGN = frozenset({
 def kind_of(device_type: Any, where: str) -> str:
     """Return the type of devices that a string names, as in `x.device.type`: "gpu" is "cuda", "xla" is JAX's default.
 
-    Raises `RuntimeError` for a string that names none, `TypeError` for an argument that is no string.
+    Raises `RuntimeError` for a string that names none, `TypeError` for an argument that is not a string.
     """
     if not isinstance(device_type, str):
         raise TypeError(f"{where}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}")
@@ -78,7 +78,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
     """Switch autocast on or off for a type of devices, or with a bool only for "cuda".  Better: `xgrad.autocast`.
 
-    Raises `TypeError` if `enabled` is no bool.
+    Raises `TypeError` if `enabled` is not a bool.
     """
     kind = "cuda"
     place = 1
@@ -99,7 +99,7 @@ def switch(kind: str, enabled: bool) -> None:
 
 
 def changed(kind: str, enabled: bool | None = None, dtype: Any = None, cache: bool | None = None) -> Settings | None:
-    """Return what `state.autocast` becomes by a change, None of which stays as it is."""
+    """Return what `state.autocast` becomes by a change; an argument that is None changes nothing."""
     here = settings()
     if enabled is not None:
         others = [k for k in here.enabled if k != kind]
@@ -172,7 +172,7 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Switch the cache of casts on or off in this thread.  Raises `TypeError` if `enabled` is no bool."""
+    """Switch the cache of casts on or off in this thread.  Raises `TypeError` if `enabled` is not a bool."""
     if not isinstance(enabled, (bool, np.bool_)):
         raise TypeError(f"enabled must be a bool, but got {type(enabled).__name__}")
     state.autocast = changed("", cache=bool(enabled))

@@ -14,7 +14,7 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Switch anomaly mode on or off in this thread, for good.  Raises `TypeError` if an argument is no bool."""
+    """Switch anomaly mode on or off in this thread, for good.  Raises `TypeError` if an argument is not a bool."""
     for i, (name, value) in enumerate((("enabled", enabled), ("check_nan", check_nan))):
         if not isinstance(value, bool):
             raise TypeError(
@@ -39,7 +39,7 @@ class detect_anomaly(Block):
     Forward in the block: each node stores the stack at which it was made.  Backward in the block: when a node fails,
     that stack is shown as a warning before the error, and, for a node that a backward made, the stacks of the nodes
     that led to it.  With `check_nan`, a node that computes a NaN fails with a `RuntimeError`; under `jax.jit`, where
-    there are no values yet, NaN is not looked for.  A backward reads the mode when it begins.
+    values do not exist yet, NaN is not looked for.  A backward reads the mode when it begins.
 
     Source: PyTorch's `torch.autograd.detect_anomaly`.
 

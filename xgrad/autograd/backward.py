@@ -141,7 +141,7 @@ def _check_batch(grad: Tensor, meta: Any, i: int) -> None:
     if tuple(grad.shape[1:]) != tuple(meta.shape):
         raise RuntimeError(
             "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension: "
-            "the others have to be those of the output. But a mismatch was detected: without its batch dimension "
+            "the others have to be the output's. But a mismatch was detected: without its batch dimension "
             f"grad_output[{i}] has a shape of {grad.shape[1:]} and output[{i}] has a shape of {Size(meta.shape)}. For "
             "a single gradient leave `is_grads_batched` out; a batch of them has the shape "
             f"{[grad.shape[0], *meta.shape]}."

@@ -19,7 +19,7 @@ class compiled_backward(Block, ContextDecorator):
 
     The first run with a new structure compiles: some 5 ms for each node on a CPU.  Graphs of the same operators use
     the same programs, for any tensors; other shapes are traced again.  Values, gradients, hooks and their order, errors
-    and version checks are those of the eager engine; only the current node is unknown while no hook runs.  With
+    and version checks are the same as in the eager engine; only the current node is unknown while no hook runs.  With
     `create_graph`, in forward mode, in a batch (`is_grads_batched`), in anomaly mode and under a profiler the eager
     engine runs.
 

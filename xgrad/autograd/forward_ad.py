@@ -131,7 +131,7 @@ class _set_fwd_grad_enabled(_Mode):
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """Return a view of `tensor` that carries `tangent`, or a copy of it if its layout differs from that of `tensor`.
+    """Return a view of `tensor` that carries `tangent`, or a copy of it if the layout of `tangent` differs.
 
     In inference mode, which has no forward mode, it carries none.
 
@@ -212,7 +212,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         state.forward_level = present
     if primal._view is not None:
         primal._view = primal._view.of_primal()
-    if primal._tangents:  # those of func.jvp's levels
+    if primal._tangents:  # the tangents of func.jvp's levels
         primal._tangents = Tangents({at: t for at, t in primal._tangents.items() if at != state.dual_level})
     return UnpackedDualTensor(primal, tangent)
 

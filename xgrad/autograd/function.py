@@ -95,14 +95,14 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """Return the tangent of each output, from those of the inputs."""
+        """Return the tangent of each output, from the tangents of the inputs."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-        """Compute the operation over a batch: return (outputs, their batch dimensions), from those of the arguments."""
+        """Compute the operation over a batch: return (outputs, their batch dimensions); `in_dims` has the inputs'."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
             "generate_vmap_rule=True."
@@ -127,7 +127,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
 
 def _bind(cls: Any, args: tuple, kwargs: dict, defaults: bool) -> tuple[tuple, dict]:
-    """Return the arguments in the places of forward's parameters; with `defaults` those of missing ones too."""
+    """Return the arguments in the places of forward's parameters; with `defaults`, also the default values of missing
+    ones."""
     signature = inspect.signature(cls.forward)
     if defaults:
         bound = signature.bind(*args, **kwargs)

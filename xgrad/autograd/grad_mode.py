@@ -25,7 +25,7 @@ class _Mode(Block):
         if inspect.isclass(function):
             warnings.warn(
                 "Decorating classes is deprecated and will be disabled in future versions: the mode is on while an "
-                "instance is made, and the result is no class. Decorate the functions or methods that are meant.",
+                "instance is made, and the result is not a class. Decorate the functions or methods that are meant.",
                 FutureWarning,
                 stacklevel=2,
             )
@@ -114,7 +114,7 @@ class _Setting(_Mode):
 class set_grad_enabled(_Setting):
     """Switch recording on or off, at once or for a `with` block; also a decorator.
 
-    Raises `TypeError` if the argument is no bool.
+    Raises `TypeError` if the argument is not a bool.
 
     >>> import xgrad
     >>> x = xgrad.ones(1, requires_grad=True)
@@ -142,7 +142,7 @@ class inference_mode(_Mode):
 
     Outside of the mode an inference tensor raises `InferenceTensorError`, a `RuntimeError`, when it is to be saved for
     backward and when it is changed in place; `clone()` gives a normal tensor.  A PyTorch program gains time by the
-    mode; here it is no faster than `no_grad`, and is there for the errors that it raises.
+    mode; here it is not faster than `no_grad`, and exists for the errors that it raises.
 
     Source: PyTorch's `torch.inference_mode`.
 

@@ -26,8 +26,8 @@ __all__ = [
 class Node(abc.ABC):
     """The class of every `grad_fn`: one recorded operation.  For `isinstance`; only operators make nodes.
 
-    A node is callable: it takes the gradients of its operation's outputs and returns those of the inputs, without
-    running any hook.
+    A node is callable: it takes the gradients of its operation's outputs and returns the gradients of the inputs,
+    without running any hook.
 
     >>> import xgrad
     >>> y = xgrad.ones(2, requires_grad=True) * 2
@@ -107,7 +107,7 @@ def set_override_stale_capture_stream(enabled: bool) -> None:
 def region_activation_memory_budget(budget: float) -> Any:
     """Raise `RuntimeError`: in PyTorch this is a hint to `torch.compile`, and an error in eager code.
 
-    Raises `TypeError` for an argument that is no number, `ValueError` outside of [0, 1].
+    Raises `TypeError` for an argument that is not a number, `ValueError` outside of [0, 1].
     """
     name = "autograd.graph.region_activation_memory_budget"
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):

@@ -1,7 +1,7 @@
 """`allow_mutation_on_saved_tensors`: writing over a tensor that backward needs (PyTorch: torch/autograd/graph.py).
 
 PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: the saved array is still there after
-the write, which goes to other memory because the old one has a reference.  So there are no clones, whatever the
+the write, which goes to other memory because the old one has a reference.  So nothing is cloned, whatever the
 aliasing.  The context only needs to know its values, because they end with it.
 """
 
@@ -32,8 +32,8 @@ class _Handle:
 class _Context:
     """The context of `allow_mutation_on_saved_tensors`.
 
-    `original` and `cloned` are PyTorch's: {handle: value} of the saved tensors that are unchanged, and of those that
-    have been changed since (PyTorch would have cloned these).
+    `original` and `cloned` are PyTorch's: {handle: value} of the saved tensors that are unchanged, and of the saved
+    tensors that have been changed since (PyTorch would have cloned these).
     """
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 The place of an array, in the order in which places are tried:
 
     a tracer                       JAX's host memory space: XLA moves it when the program runs
-    an array on the CPU            its own place, which is host memory; there is no copy
+    an array on the CPU            its own place, which is host memory: nothing is copied
     pin_memory=True                the device's pinned host memory, with the array's sharding
     the device's other host memory ("unpinned_host", on TPUs), with the array's sharding
     one device                     JAX's CPU device

@@ -12,7 +12,7 @@ from ..config import Block, block, state
 class saved_tensors_hooks(Block):
     """Within the block, a node saves `pack_hook(tensor)`, and backward uses `unpack_hook` of that.
 
-    Only the innermost pair is called.  There is no version check for a value that a hook packed.  Entering raises
+    Only the innermost pair is called.  The version of a value that a hook packed is not checked.  Entering raises
     `RuntimeError` within `disable_saved_tensors_hooks`.
 
     >>> import xgrad

@@ -46,8 +46,8 @@ def _running(asked: str) -> GraphTask:
 def _will_engine_execute_node(node: Node) -> bool:
     """Return True if the running backward evaluates this node, or captures a gradient there.
 
-    Raises `RuntimeError` outside of backward, for an argument that is no node, and for the accumulator of a leaf whose
-    gradient `autograd.grad` captures: it is neither run nor skipped.
+    Raises `RuntimeError` outside of backward, for an argument that is not a node, and for the accumulator of a leaf
+    whose gradient `autograd.grad` captures: it is neither run nor skipped.
     """
     if not isinstance(node, Node):
         raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
@@ -173,12 +173,13 @@ def _edge(x: Tensor | GradientEdge) -> tuple:
 
 def _view_meta(tensor: Tensor) -> ViewMeta:
     if tensor._view is None:
-        raise RuntimeError("Expected meta != nullptr to be true, but got false: the tensor is no differentiable view")
+        raise RuntimeError("Expected meta != nullptr to be true, but got false: not a differentiable view")
     return tensor._view
 
 
 def _get_creation_meta(tensor: Tensor) -> CreationMeta:
-    """Return how a view was made, which decides if it may be written in place.  Raises `RuntimeError` for no view."""
+    """Return how a view was made, which decides if it may be written in place.  Raises `RuntimeError` if the tensor is
+    not a view."""
     return _view_meta(tensor).creation_meta
 
 

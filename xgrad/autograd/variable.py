@@ -22,7 +22,7 @@ class Variable(metaclass=VariableMeta):
     """`Variable(data, requires_grad=False)`: a leaf that shares the values of `data`; without data, an empty tensor.
 
     It is `data.detach()`, a plain Tensor, marked as requiring grad if asked for.  `volatile` is warned about and has no
-    effect.  Raises `TypeError` for data that are no tensor (`xgrad.tensor` takes lists), `RuntimeError` for a dtype
+    effect.  Raises `TypeError` for data that are not a tensor (`xgrad.tensor` takes lists), `RuntimeError` for a dtype
     without gradients.
 
     Source: PyTorch's `torch.autograd.Variable`.

@@ -10,8 +10,8 @@ from .grad_mode import _Mode
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Raise the version of a tensor, or of each of several, after a change in place by other means.
 
-    Tensors made in inference mode have no version, and are ignored.  Raises `RuntimeError` for an argument that is no
-    tensor.
+    Tensors made in inference mode have no version, and are ignored.  Raises `RuntimeError` for an argument that is not
+    a tensor.
 
     >>> import xgrad
     >>> x = xgrad.ones(2)

@@ -30,7 +30,7 @@ class Cost:
     A program of one operator takes `host + launch + max(flops of it / flops, bytes of it / bandwidth)`.  Several fused
     take `host` for each, and the sum of both in place of the larger: some of its parts wait for memory, others compute.
 
-    Raises `TypeError` and `ValueError` for what is no positive number (zero seconds are allowed).
+    Raises `TypeError` and `ValueError` for a value that is not a positive number (zero seconds are allowed).
 
     >>> import xgrad
     >>> xgrad.Cost(launch=5e-5).launch
@@ -69,7 +69,7 @@ class Cost:
         """Return the times of one of JAX's devices, measured in some two seconds.
 
         A busy machine gives larger ones, unless `clock` is `time.process_time`, and the process has one thread for the
-        CPU that computes.  Raises `TypeError` if `device` is none of JAX's.
+        CPU that computes.  Raises `TypeError` if `device` is not one of JAX's.
         """
         where = placement_of(device)
         if not isinstance(where, jax.Device):

@@ -79,11 +79,11 @@ class Memory:
         return on
 
     def short_of(self, size: int, devices: tuple[int, ...] = (0,)) -> bool:
-        """Return True if there seems to be no room for so many bytes more on one of the devices."""
+        """Return True if so many bytes more seem not to fit on one of the devices."""
         return self.budget is not None and max([self.on[i] for i in devices]) + size > self.budget
 
     def require(self, size: int, what: str, line: str, devices: tuple[int, ...] = (0,)) -> None:
-        """Raise `OutOfMemoryError` if there is no room for so many bytes more on each device, the results of `what`."""
+        """Raise `OutOfMemoryError` if so many bytes more, the results of `what`, do not fit on each device."""
         if not self.short_of(size, devices):
             return
         gc.collect()  # what only a cycle of references holds is dead
@@ -97,7 +97,7 @@ class Memory:
             )
 
     def admit(self, array: Any, line: Any) -> None:
-        """Raise `OutOfMemoryError` if there is no room for an array that was made."""
+        """Raise `OutOfMemoryError` if an array that was made does not fit."""
         if self.budget is None:
             return
         devices, size = shares(array, self._numbers)

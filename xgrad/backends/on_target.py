@@ -32,7 +32,7 @@ def answered(target: Any, function: Any, structs: Sequence[Any], donate: tuple[i
 
 
 class OnTarget:
-    """What the compiler of a target says of all programs of a report.
+    """The answers of a target's compiler to all programs of a report.
 
     `target`; `missing`: what has to be installed first, in words, None if the compiler is here; `programs`: a list of
     `Compiled`, the heaviest first, empty if it is not.
@@ -96,7 +96,7 @@ class OnTarget:
         """Return rows of a report; `peak`: the most bytes that were alive."""
         if self.missing is not None:
             return [Row(f"on {self.target.name}", (f"not asked: {self.missing}",))]
-        lost = f", of which {len(self.failures)} not compiled" if self.failures else ""
+        lost = f", {len(self.failures)} of them not compiled" if self.failures else ""
         rows = [Row(f"on {self.target.name}", (f"{number(len(self.programs))} programs{lost}",))]
         for p in self.failures[:_MOST]:
             said = p.answer.said.strip().splitlines() or [""]

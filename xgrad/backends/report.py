@@ -47,7 +47,7 @@ class Estimate(NamedTuple):
 
 
 class Report(Tabled):
-    """Tells what a backend did within `with backend.report() as report:`.
+    """The record of what a backend did within `with backend.report() as report:`.
 
     Prints as a table (`print(report)`, or in colours with the package rich, `report.print()`), is HTML in a notebook,
     `as_dict()` for programs, and `plot()` draws the estimated time.

@@ -184,7 +184,7 @@ class Runtime:
         return ""
 
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
-        """Run a program on the host, for lack of something; or refuse it."""
+        """Run a program on the host because the backend lacks something; or refuse it."""
         if self.backend.fallback == "error":
             raise self.refusal(program.operator or program.name, operands, lack)
         reason = f"'{program.operator or program.name}', which {FALLBACK}"
@@ -270,7 +270,7 @@ class Runtime:
         )
 
     def _avals(self, program: Any, operands: Any) -> tuple[Aval, ...]:
-        """Return what a program will give, none if only running it tells."""
+        """Return what a program will give, none if only running it shows that."""
         if not program.lazy:
             return ()
         key = (x64_enabled(), *map(_kind, operands))
@@ -278,7 +278,7 @@ class Runtime:
         return () if found is AT_ONCE else found if found.__class__ is tuple else (found,)
 
     def _require(self, program: Any, operands: Any) -> None:
-        """Raise `OutOfMemoryError` if there is no memory for a program's results."""
+        """Raise `OutOfMemoryError` if memory does not suffice for a program's results."""
         if self.memory.budget is not None:
             size = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
             if self.memory.short_of(size):

@@ -1,4 +1,4 @@
-"""Shards: arrays of a backend of several devices, each of which has a part; JAX and XLA divide the work.
+"""Shards: arrays of a backend of several devices, where each device has a part; JAX and XLA divide the work.
 
     on=["cpu:0", "cpu:1"]     pod:0, pod:1
     x                         NamedSharding(mesh, P("data")) of JAX's devices   ◄─►   the place's `layout`
@@ -49,7 +49,8 @@ def gathered(values: list[Any], like: Any) -> list[Any]:
 
 
 def beside(shape: tuple[int, ...], operands: Any) -> Any:
-    """Return the sharding of what the host computed: that of the operand of its shape, else on each of its devices."""
+    """Return the sharding of what the host computed: the sharding of an operand of its shape, else a copy on each of
+    its devices."""
     found = [array for x in operands if (array := spread_of(x)) is not None]
     if not found:
         return None

@@ -90,7 +90,7 @@ def named(backend: str, name: Any) -> str:
     for operator, spelled in known.items():
         if name in spelled and "." not in operator:
             return operator
-    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is no operator. {_instead(name, known)}")
+    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is not an operator. {_instead(name, known)}")
 
 
 def _instead(name: Any, known: dict[str, set[str]]) -> str:
@@ -108,7 +108,7 @@ def _instead(name: Any, known: dict[str, set[str]]) -> str:
 
 
 def dtypes_named(backend: str, given: Any) -> frozenset[Any]:
-    """Return the dtypes of a declaration.  Raises `TypeError` for what is none."""
+    """Return the dtypes of a declaration.  Raises `TypeError` for an item that is not a dtype."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"Backend '{backend}': dtypes is a list of names such as ['float32', 'int32'], not {given!r}")
     found = set()
@@ -116,5 +116,5 @@ def dtypes_named(backend: str, given: Any) -> frozenset[Any]:
         try:
             found.add(np.dtype(getattr(dtypes, spec) if isinstance(spec, str) and hasattr(dtypes, spec) else spec))
         except TypeError:
-            raise TypeError(f"Backend '{backend}': dtypes has {spec!r}, which is no dtype") from None
+            raise TypeError(f"Backend '{backend}': dtypes has {spec!r}, which is not a dtype") from None
     return frozenset(found)

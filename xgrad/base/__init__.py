@@ -1,1 +1,1 @@
-"""What everything else stands on: dtypes, devices, sizes, limits, settings, and the names that xgrad lacks."""
+"""The foundation of the package: dtypes, devices, sizes, limits, settings, and the names that xgrad lacks."""

@@ -38,7 +38,8 @@ class DeclaredDevice:
 class DeclaredPlace(Sharding):
     """The sharding of arrays on a declared backend: all of an array is on the first device, or it has a `layout`.
 
-    `layout` is a sharding of JAX's, over JAX's devices that compute for those of the backend; `home` the place without.
+    `layout` is a sharding of JAX's, over JAX's devices that compute for the backend's devices; `home` is the place
+    without it.
     """
 
     def __init__(self, name: str, strided: bool, runtime: Any, on: tuple[Any, ...] = (None,)) -> None:

@@ -5,7 +5,8 @@
 
 Invariants: an unknown or absent device, an axis that the mesh lacks, and a dimension that does not divide evenly are
 errors at the call, before anything moves.  Meshes are `Auto`: XLA decides which devices compute what.  With several
-processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh uses those of all.
+processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh uses the devices of all
+processes.
 """
 
 from collections.abc import Callable
@@ -32,8 +33,9 @@ class device(Immutable):
 
     The index of the first CPU is None, as PyTorch's for a CPU that was asked for without one.
 
-    The device of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the
-    same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to each.
+    The device of a sharded tensor is all of its devices: `index` is the index of the first one, two are equal if they
+    are the same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to
+    each.
 
     In a `with device:` block new tensors are made there, unless they say otherwise; it also decorates a function.
 
@@ -340,7 +342,7 @@ def require_here(array: Any, what: str) -> None:
 
 
 def devices(platform: str | None = None) -> list[device]:
-    """Return the devices that JAX sees, as `xgrad.device`s; with several processes, those of this one.
+    """Return the devices that JAX sees, as `xgrad.device`s; with several processes, only the devices of this one.
 
     >>> import xgrad
     >>> len(xgrad.devices()) >= 1

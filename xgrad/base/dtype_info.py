@@ -40,7 +40,8 @@ class _Info(Immutable):
 
 
 class finfo(_Info):
-    """The numbers of a floating-point dtype (by default the default one); for a complex one, those of its parts.
+    """The numbers of a floating-point dtype (by default the default one); for a complex dtype, the numbers of its
+    parts.
 
     `bits`; `eps`, the step from 1 to the next number; `min` and `max`, the finite ones; `tiny` and `smallest_normal`,
     the smallest positive number of full precision; `resolution`, one in the last decimal digit that is always exact;

@@ -129,7 +129,7 @@ def _least_time_is_compared() -> bool:
     return bool(asked) or not jax.config.values["jax_enable_compilation_cache"]
 
 
-def _traces_are_told_apart() -> bool:
+def _traces_differ() -> bool:
     found = [trace_state()]
 
     def look(x: Any) -> Any:
@@ -164,11 +164,11 @@ def _calls_are_kept() -> bool:
     return " call(" in (jax.jit(program).lower(0.5).compile().as_text() or "") or jax.devices()[0].platform != "cpu"
 
 
-# {what is expected: (a function that tells if it is so, what follows if not)}
+# {what is expected: (a function that returns True if it is so, what follows if not)}
 CANARIES: dict[str, tuple[Callable[[], bool], str]] = {
     "JAX's events of compiling fire": (_events_fire, "each write copies first, and the compile cache stays off"),
     "JAX compares times of compiling": (_least_time_is_compared, "others' programs may be in the compile cache"),
-    "JAX's traces are told apart": (_traces_are_told_apart, "do not use xgrad within jax.jit, jax.vmap and their like"),
+    "JAX's traces can be distinguished": (_traces_differ, "do not use xgrad within jax.jit, jax.vmap and their like"),
     "JAX's caches know user contexts": (_contexts_are_in_keys, "programs for chips that are not here may be wrong"),
     "JAX's equations have their parameters": (_equations_have_parameters, "compiled functions copy, or raise KeyError"),
     "XLA keeps calls that are not to be inlined": (_calls_are_kept, "deep chains take minutes to compile"),

@@ -1,4 +1,4 @@
-"""mesh: the block in which a `PartitionSpec` is a device, over JAX's devices or those of a declared backend."""
+"""mesh: the block in which a `PartitionSpec` is a device, over JAX's devices or the devices of a declared backend."""
 
 from math import prod
 from typing import Any

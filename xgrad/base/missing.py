@@ -76,7 +76,7 @@ class MissingNameError(AttributeError):
 
 
 def missing(module: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a namespace of which PyTorch's namesake may have more names.
+    """Return the `__getattr__` of a namespace whose namesake in PyTorch may have more names.
 
     >>> import xgrad
     >>> xgrad.linalg.svdd

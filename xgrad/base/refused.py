@@ -1,4 +1,4 @@
-"""What a platform's compiler cannot do with 64-bit numbers: errors of ours, in place of the end of the process.
+"""Operations on 64-bit numbers that crash a platform's compiler: xgrad raises an error instead.
 
 Invariant: a program is compared with the table once, when it is traced, and on such a platform alone.  The table is
 what libtpu's compiler for a v5e said of each operation of JAX (0.0.42): it aborts, or has no code for it.  Divisions of

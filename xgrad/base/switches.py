@@ -1,7 +1,7 @@
 """Switches of PyTorch's process: threads, determinism, precision of products.
 
 JAX owns the threads, and XLA's programs give equal results for equal operands on a CPU and a TPU, so most of these are
-kept, for who reads them, and change nothing.  `set_float32_matmul_precision` is JAX's own switch.
+kept so that they can be read, and change nothing.  `set_float32_matmul_precision` is JAX's own switch.
 (PyTorch: torch/__init__.py, aten/src/ATen/Context.h.)
 """
 

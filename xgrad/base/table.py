@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows, with a name above each column of cells; without names there is no heading.
+    """Rows, with a name above each column of cells; without names the table has no heading.
 
     `numbers`: True if cells stand at the right of their columns.
     """

@@ -37,7 +37,7 @@ _ATTENTION = (
 )
 _MEMORY = (
     "XLA's arrays show no memory to Python",
-    "Use numpy(), clone(), x.data = y, and untyped_storage(), which tells what shares memory.",
+    "Use numpy(), clone(), x.data = y, and untyped_storage(), which shows what shares memory.",
 )
 _PYTHON = ("it runs Python for each element", "Use operators, or xgrad.from_numpy(numpy.vectorize(f)(x.numpy())).")
 _STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out.")
@@ -48,7 +48,7 @@ _EXPORT = ("programs are exported by JAX here", "Use jax.export with xgrad.to_ja
 _QUANTIZATION = (_QUANTIZED[0], "Train with xgrad.fake_quantize_per_tensor_affine, and round the weights yourself.")
 _PROCESSES = ("JAX's arrays cannot be shared between processes", "Use Python's multiprocessing with NumPy arrays.")
 _TORCHSCRIPT = ("TorchScript's files hold programs of its own", "Save the state_dict, and build the module in Python.")
-_ONNX = ("there is no exporter", "Export with jax.export, or jax2tf and tf2onnx, from xgrad.to_jax(f).")
+_ONNX = ("xgrad has no exporter", "Export with jax.export, or jax2tf and tf2onnx, from xgrad.to_jax(f).")
 _GRAPHS = ("XLA compiles whole steps", "Use xgrad.compile, whose programs take one launch.")
 _COLLECTIVES = (
     "tensors are sharded over all devices, and XLA puts the transfers in",
@@ -124,7 +124,7 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("masked", _MASKED_TENSOR, "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),
 )  # fmt: skip
 
-# What is no function: it raises when it is looked up.
+# Values that are not functions: looking them up raises.
 _VALUES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("qint8", "qint32", "quint8", "per_tensor_affine", "per_channel_affine"), _QUANTIZED),
     "jagged": _NESTED,
@@ -187,7 +187,7 @@ def reason(place: str, name: str) -> tuple[str, str]:
 
 
 def attach(tensor: Any) -> None:
-    """Give `Tensor` those of its methods."""
+    """Add the unsupported methods to `Tensor`."""
     for place, name in _reasons:
         if place == "Tensor":
             setattr(tensor, name, Unsupported(place, name))

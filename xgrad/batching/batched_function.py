@@ -146,7 +146,7 @@ class _InnerCtx(FunctionCtx):
 
 
 def _mapped(function: Any, base: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any:
-    """Make a Function over whole batches, whose forward, backward and jvp are those of `function`, mapped."""
+    """Make a Function over whole batches, whose forward, backward and jvp are the ones of `function`, mapped."""
 
     def opened(body: Any) -> Any:
         return in_level(body, *info)

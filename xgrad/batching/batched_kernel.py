@@ -1,7 +1,7 @@
 """The programs of an operator over a batch: `jax.vmap` of its function and of its gradient formulas.
 
-Invariant: the gradients are those of the operator's own formulas, entry by entry (with PyTorch's subgradients and saved
-values), not those that JAX would derive from the mapped function.  A gradient of an argument without a batch is summed
+Invariant: the gradients come from the operator's own formulas, entry by entry (with PyTorch's subgradients and saved
+values), not from what JAX would derive from the mapped function.  A gradient of an argument without a batch is summed
 over the batch.
 """
 

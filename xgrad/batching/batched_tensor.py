@@ -3,13 +3,13 @@
     vmap(f)(x), x of shape (B, 3)               inside of f
     x ── Tensor (B, 3)                          x ── BatchedTensor (3) ──value──► Tensor (B, 3)
 
-Two invariants, which are those of PyTorch's functorch (torch/_functorch/vmap.py, aten/src/ATen/functorch):
+Two invariants, the same as in PyTorch's functorch (torch/_functorch/vmap.py, aten/src/ATen/functorch):
 
 * A BatchedTensor has *one entry's* shape and a place of its own in the graph.  Its value is a tensor of the level below
   with the batch as first dimension, with a place in that level's graph.  An operator runs on the values, where it is
   recorded if they require grad, and is recorded once more for the entries if these do.  So a gradient inside of vmap is
   one for each entry, and one outside goes through vmap.
-* Views share their base's value, and a write goes to the value: aliasing is that of the level below.
+* Views share their base's value, and a write goes to the value: aliasing is the same as at the level below.
 
 An operator with arguments of several levels runs at the innermost first; below, there may be more BatchedTensors.
 """

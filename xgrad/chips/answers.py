@@ -23,7 +23,7 @@ _MOST_KNOWN = 256
 
 @dataclass(frozen=True)
 class Answer:
-    """What the compiler says: `state` is one of "compiles", "does not fit", "refused", "ends the compiler", "slow".
+    """The compiler's answer: `state` is one of "compiles", "does not fit", "refused", "ends the compiler", "slow".
 
     `said`: the compiler's words, if the program does not compile.  `seconds`: how long it took to compile.
     """
@@ -38,7 +38,7 @@ class Answer:
 
     @property
     def flops(self) -> float | None:
-        """The compiler's count of floating-point operations; None if it gives no estimates, as those of GPUs."""
+        """The compiler's count of floating-point operations; None without estimates, as from GPUs' compilers."""
         return self.cost.get("flops", 0.0 if self.cost else None)
 
     @property
@@ -117,6 +117,6 @@ def _noted(key: str, answer: Answer) -> Answer:
 
 
 def _file(key: str) -> Path | None:
-    """Return the file of a program's answer, among those of compiled programs, with which it is trimmed."""
+    """Return the file of a program's answer, in the folder of compiled programs, with which it is trimmed."""
     folder = used_folder()  # its size, which takes a look at each file, is not asked
     return None if folder is None else folder / f"chip-{key}-cache"

@@ -16,7 +16,7 @@ class Chip(NamedTuple):
 
 
 def _tpu(kind: str, gib: float, devices: int, one: str) -> Chip:
-    """Return a TPU; `gib` as its compiler tells it when a program does not fit."""
+    """Return a TPU; `gib` is what its compiler reports when a program does not fit."""
     return Chip("tpu", kind, int(gib * 2**30), devices, one)
 
 

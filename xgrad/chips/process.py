@@ -24,7 +24,7 @@ from ..errors import TargetError
 
 START = 120.0  # seconds for JAX and the compiler to be loaded
 _LIMIT_OF_WORDS = 4000
-# The compiler asks the network for the machine's chips unless it is told of some.
+# The compiler asks the network for the machine's chips unless it is given some.
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -115,7 +115,7 @@ class Compiler:
         lines, code = self._words.read().decode(errors="replace").splitlines(), self._process.returncode
         self.stop()
         if code == -signal.SIGKILL:  # which says nothing of the program
-            said = "the system has killed the compiler's process, for want of memory perhaps"
+            said = "the system has killed the compiler's process, perhaps because memory was short"
             return {"state": "slow", "said": said, "seconds": 0.0}
         checks = [line for line in lines if "Check failed" in line or re.match(r"F\d|\*\*\* SIG", line)]
         told = checks[:1] or [line for line in lines if line.strip()][-3:]

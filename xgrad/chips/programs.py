@@ -1,4 +1,4 @@
-"""What a target is asked to compile: the program of a compiled function, a lazy block or a plain function of tensors.
+"""The programs that a target is asked to compile: of a compiled function, a lazy block or a plain function of tensors.
 
 Each is traced anew, for the target's platform: what a step carries that has run, the CPU's form and shardings, is not
 in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
@@ -138,7 +138,7 @@ def _of_step(step: CompiledFunction, args: tuple, kwargs: dict, mesh: Any, shard
 def _with_lines(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     """Return a trace as a function whose equations carry the user's line in their names.
 
-    Compilers join the locations of operators' programs with those of their calls only by name.
+    Compilers join the locations of operators' programs with the locations of their calls only by name.
     """
     parts: list[tuple[str, list]] = []
     for eqn in closed.jaxpr.eqns:
@@ -187,7 +187,7 @@ def _names(function: Any, args: tuple, kwargs: dict, traced: Any, tensors: list[
 
 
 def _places(operands: list[tuple], mesh: Any, shardings: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """Return the sharding of each operand over a mesh of the target, and the mesh; Nones if there is no mesh.
+    """Return the sharding of each operand over a mesh of the target, and the mesh; Nones if there isn't a mesh.
 
     A tensor that is on a mesh stays so; `shardings` has the others' by patterns of names, and the state of a parameter
     is where it is.  What nothing is said of is whole on each device.

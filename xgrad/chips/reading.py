@@ -20,8 +20,8 @@ _LINE = re.compile(r"[^/]*(?:\.py|\]):\d+")  # as execution/source.py writes the
 _SHARES = re.compile(r"bitcast|tuple|get-tuple-element|.*-done")  # their results lie in their operands' memory
 _SILENT = ("parameter", "constant", "broadcast", "bitcast")  # what they are called says nothing
 _COLLECTIVE = re.compile(r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?")
-# Groups of devices, of which the first says enough: {{0,1},{2,3}}; [2,2]<=[2,2]T(1,0), a range in a new order; or
-# mesh['a'=2,'b'=2] {'b'}, those that differ along b.
+# Groups of devices, where the first group says enough: {{0,1},{2,3}}; [2,2]<=[2,2]T(1,0), a range in a new order; or
+# mesh['a'=2,'b'=2] {'b'}, the devices that differ along b.
 _GROUPS = re.compile(
     r"(?:replica_groups|source_target_pairs)="
     r"(?:\{\{([\d,]+)\}|\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?|mesh\[([^\]]*)\] \{([^}]*)\})"
@@ -30,7 +30,8 @@ _LARGE = 1 << 16  # bytes: smaller copies of operands cost next to nothing
 
 
 class Part(NamedTuple):
-    """What runs as one, or several times alike: the compiler's estimate of cycles, and where it comes from."""
+    """A part of a program that runs as one, once or several times: the compiler's estimate of cycles, and its
+    source."""
 
     cycles: int
     line: str
@@ -58,7 +59,7 @@ class Access(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What devices exchange along axes of the mesh: how often, and the bytes of each device's results."""
+    """An exchange of the devices along axes of the mesh: how often, and the bytes of each device's results."""
 
     what: str
     axes: str
@@ -85,7 +86,7 @@ def padded(kind: str) -> int:
 
 
 class Reading:
-    """An optimized program.  `names` are those of its operands, `mesh` the sizes of its axes by name."""
+    """An optimized program.  `names` are the names of its operands, `mesh` the sizes of the mesh's axes by name."""
 
     def __init__(self, text: str, names: tuple[str, ...] = (), mesh: dict[str, int] | None = None) -> None:
         self._computations = dict(computations_of(text))
@@ -136,7 +137,7 @@ class Reading:
 
     @cached_property
     def alive(self) -> list[Buffer]:
-        """What is in the chip's main memory when most of it is in use, the largest first."""
+        """Return what is in the chip's main memory when most of it is in use, the largest first."""
         source: dict[str, set[tuple[str, int]]] = {}  # the arrays in whose memory a result lies: (instruction, number)
         first: dict[tuple[str, int], int] = {}
         last: dict[tuple[str, int], int] = {}
@@ -221,7 +222,7 @@ class Reading:
 
     @cached_property
     def exchanges(self) -> list[Exchange]:
-        """What devices exchange, together by kind and axes of the mesh, the most bytes first."""
+        """Return what devices exchange, added up by kind and axes of the mesh, the most bytes first."""
         found: dict[tuple[str, str], list[int]] = {}
         for each in self._instructions():
             if kind := _COLLECTIVE.fullmatch(each.opcode):

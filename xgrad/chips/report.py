@@ -19,7 +19,7 @@ _BYTES = {
 
 
 class ChipReport(Tabled, Reading, Immutable):
-    """What the compiler of a target says of one program.
+    """The answer of a target's compiler to one program.
 
     `fits`: it compiles, and the chip has room for it; `state`: "compiles", "does not fit", "refused", "ends the
     compiler" or "slow"; `answer`: bytes, operations, seconds, the compiler's words.  `parts` are the heaviest first,

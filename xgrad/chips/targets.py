@@ -80,7 +80,7 @@ class Target:
 
     @property
     def missing(self) -> str | None:
-        """What has to be installed for this target, in words; None if its compiler is here."""
+        """Say what has to be installed for this target; None if its compiler is installed."""
         return missing(self._chip.platform)
 
     @property

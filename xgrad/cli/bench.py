@@ -52,7 +52,7 @@ def report(rows: list[Row], arguments: argparse.Namespace) -> list[Result]:
             parser.error(f"argument --plot: {arguments.plot} ends in none of {', '.join(_FORMATS)}")
     for file in filter(None, (arguments.json, arguments.plot)):
         if not file.parent.is_dir():
-            parser.error(f"there is no folder {file.parent} for {file.name}")
+            parser.error(f"the folder {file.parent} for {file.name} does not exist")
 
     xgrad.disable_compile_cache()  # a first call that a row measures must compile
     facts = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rounds": arguments.rounds}
@@ -84,7 +84,7 @@ def choose(rows: list[Row], names: list[str], parser: argparse.ArgumentParser) -
     for name in names:
         if not any(fnmatchcase(key, name) for row in rows for key in (row.name, row.group)):
             known = dict.fromkeys([*(row.group for row in rows), *(row.name for row in rows)])
-            parser.error(f"there is no row or group {name!r}; there are: {', '.join(known)}")
+            parser.error(f"no row or group has the name {name!r}; there are: {', '.join(known)}")
     return [
         row for row in rows if not names or any(fnmatchcase(key, n) for n in names for key in (row.name, row.group))
     ]

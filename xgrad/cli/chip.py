@@ -48,7 +48,7 @@ def _sizes(text: str) -> dict[str, int]:
     try:
         return {name: int(n) for name, n in (part.split("=") for part in text.split(","))}
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of axes such as data=4,model=4") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of axes such as data=4,model=4") from None
 
 
 def _spec(text: str) -> tuple[str, PartitionSpec]:
@@ -59,7 +59,7 @@ def _spec(text: str) -> tuple[str, PartitionSpec]:
     """
     name, equals, axes = text.rpartition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no name with axes such as 'x=data' or '*.weight=-,model'")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name with axes such as 'x=data' or '*.weight=-,model'")
     return name, PartitionSpec(*[None if axis in ("-", "") else axis for axis in axes.split(",")])
 
 

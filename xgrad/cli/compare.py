@@ -40,7 +40,7 @@ def shapes(text: str) -> list[tuple[int, ...]]:
     try:
         found = [tuple(int(n) for n in shape.split(",") if n.strip()) for shape in text.split(";")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f'{text!r} is no list of shapes such as "4,4;4"') from None
+        raise argparse.ArgumentTypeError(f'{text!r} is not a list of shapes such as "4,4;4"') from None
     if any(n < 0 for shape in found for n in shape):
         raise argparse.ArgumentTypeError(f"{text!r} has a negative size")
     return found
@@ -111,10 +111,10 @@ def load(spec: str, parser: argparse.ArgumentParser, what: str = "function") -> 
         parser.error(f"expected FILE.py:{what}, but got {spec!r}")
     path = Path(file)
     if not path.is_file():
-        parser.error(f"there is no file {file}")
+        parser.error(f"the file {file} does not exist")
     made = importlib.util.spec_from_file_location(path.stem, path)
     if made is None or made.loader is None:
-        parser.error(f"{file} is no Python file")
+        parser.error(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(made)
     sys.modules.setdefault(path.stem, module)  # dataclasses and pickles of the file look themselves up there
     sys.path.insert(0, str(path.parent.resolve()))
@@ -128,12 +128,12 @@ def load(spec: str, parser: argparse.ArgumentParser, what: str = "function") -> 
         has = f"; it has: {', '.join(names) or 'none'}" if what == "function" else ""
         parser.error(f"{file} has no {what} {name!r}{has}")
     if what == "function" and not callable(function):
-        parser.error(f"{name} in {file} is no function, but a {type(function).__name__}")
+        parser.error(f"{name} in {file} is not a function, but a {type(function).__name__}")
     return module, function
 
 
 def inputs_of(module: Any, function: Callable[..., Any], arguments: argparse.Namespace) -> tuple[Any, ...]:
-    """Return the function's inputs: those of the file's `inputs()`, or random tensors."""
+    """Return the function's inputs: what the file's `inputs()` returns, or random tensors."""
     parser: argparse.ArgumentParser = arguments.parser
     given = getattr(module, "inputs", None)
     xgrad.manual_seed(arguments.seed)

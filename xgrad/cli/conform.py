@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         parser.error("--resume goes on with the run that a file has: name it, --json FILE")
     for file in filter(None, (arguments.json, arguments.html)):
         if not file.parent.is_dir():
-            parser.error(f"there is no folder {file.parent} for {file.name}")
+            parser.error(f"the folder {file.parent} for {file.name} does not exist")
     device = arguments.device
     if arguments.backend is not None:
         device = load(arguments.backend, parser, "backend")[1]

@@ -112,7 +112,7 @@ def installed() -> Iterator[Finding]:
         f"xgrad {xgrad.__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}",
     )
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        yield Finding(None, "a free-threaded Python: writes copy, for reference counts cannot be trusted")
+        yield Finding(None, "a free-threaded Python: writes copy, because reference counts cannot be trusted")
     for package in (*NEEDED, *PLUGINS):
         if (version := version_of(package)) is not None:
             yield Finding(True, f"{package} {version}")
@@ -247,7 +247,7 @@ def caches() -> Iterator[Finding]:
         why = f" ({reason})" if (reason := why_off()) else ""
         yield Finding(None, f"compile cache: off{why}; XGRAD_COMPILE_CACHE=FOLDER keeps programs for the next process")
     else:
-        whose = "of xgrad's programs alone" if folder_is_own() else "programs, as JAX was told"
+        whose = "of xgrad's programs alone" if folder_is_own() else "programs, as JAX is set"
         yield Finding(None, f"compile cache: {info.folder}, {info.programs} {whose}, {info.bytes / 1e6:.1f} MB")
         if not os.access(info.folder, os.W_OK):
             yield Finding(_CLASH, f"{info.folder} cannot be written", f"chmod u+w {info.folder}")
@@ -268,7 +268,7 @@ def donation() -> Iterator[Finding]:
     x[1].add_(1)
     after = _address(x)
     if before is None:
-        yield Finding(None, "donation: this backend does not tell buffer addresses")
+        yield Finding(None, "donation: this backend does not show buffer addresses")
     elif before == after:
         yield Finding(True, "donation works: a write through a view is made in place")
     else:

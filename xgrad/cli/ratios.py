@@ -2,8 +2,8 @@
 
     ours theirs  ours theirs  ours theirs  ...      each round gives a ratio; the table shows their median and quartiles
 
-In turns, because a machine that is slow for a while is then slow for both.  On a CPU the time is that of the process,
-all its threads together, which other processes hardly change; on an accelerator it is the wall's.
+In turns, because a machine that is slow for a while is then slow for both.  On a CPU the time is the process's CPU
+time, all its threads together, which other processes hardly change; on an accelerator it is the wall-clock time.
 Invariant: two functions are timed only after they returned equal results (`Timed.tolerance`).
 """
 
@@ -245,7 +245,7 @@ def short(ratio: float) -> str:
     return f"{ratio:#.3g}" if 1e-3 <= ratio < 100 else f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.1g}"
 
 
-# Okabe and Ito's colours: the colour-blind can tell them apart; shapes say the same again.
+# Okabe and Ito's colours: the colour-blind can distinguish them; shapes say the same again.
 _STYLES = {
     "ahead": ("#0072B2", "o", "aim reached"),
     "holds": ("#56B4E9", "D", "bound kept"),

@@ -48,7 +48,7 @@ def version_of(package: str) -> str | None:
 
 
 def clashes(plugins: Iterable[str] = tuple(PLUGINS)) -> Iterator[Clash]:
-    """Yield every clash, those of xgrad's own requirements first; of JAX's plugins, check only `plugins`."""
+    """Yield every clash, the clashes of xgrad's own requirements first; of JAX's plugins, check only `plugins`."""
     yield from _needed()
     for package in (*NEEDED, *LIBRARIES):
         yield from _unmet(package, fatal=package in NEEDED)

@@ -115,7 +115,7 @@ def chain_gradient(T: Any, nodes: int, *shape: int) -> Callable[[], Any]:
 
 
 def first_backward(nodes: int) -> Callable[[], float]:
-    """Return a function that returns the seconds of a chain's compiled backward when there are no programs yet."""
+    """Return a function that returns the seconds of a chain's compiled backward when no program is compiled yet."""
     x, w, c = leaves(chain_values(4, 4))
 
     def seconds() -> float:

@@ -160,7 +160,7 @@ class BackendComparison:
         chip("bytes accessed on the chip", lambda t: size(t["bytes accessed"]))
         chip("temporary memory on the chip", lambda t: size(t["temporary"]))
         chip("not compiled for the chip", lambda t: number(sum(p["state"] != "compiles" for p in t["programs"])))
-        # Apart, for the time here is that of programs which are compiled.
+        # Apart, because the time here is the time of compiled programs.
         row(
             "estimated time", lambda r: "-" if r["estimate"] is None else seconds(sum(_running(r["estimate"]).values()))
         )

@@ -85,9 +85,9 @@ def compare(
     cycles, bytes and temporary memory of both paths there stand beside the CPU's, and `as_text()` has all programs.
 
     `fn` returns a tensor or a tuple of tensors.  Each run gets fresh copies of the inputs, so it may write to them;
-    beside them it should change nothing, for it runs often, and is traced.  Tensors that require grad are
+    beside them it should change nothing, because it runs often, and is traced.  Tensors that require grad are
     differentiated; arrays of NumPy and JAX become tensors; other arguments are passed as they are.  An output that is
-    no real scalar is reduced by a fixed random cotangent.  Random numbers are the same in each run.
+    not a real scalar is reduced by a fixed random cotangent.  Random numbers are the same in each run.
 
     `repeats`: the number of timed runs of each path.  `programs=False` compiles nothing beside the programs of eager
     runs, `timing=False` times nothing.
@@ -165,7 +165,7 @@ def _timed(subject: Subject, path: str) -> Callable[[], float]:
 
 
 def _graph(roots: list[Node]) -> Iterator[Node]:
-    """Yield each node once, those of the last operations first."""
+    """Yield each node once, the nodes of the last operations first."""
     seen, stack = set(roots), list(dict.fromkeys(roots))
     while stack:
         node = stack.pop()

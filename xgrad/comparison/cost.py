@@ -84,7 +84,7 @@ def cost_of(program: Any, compile_seconds: float | None = None) -> Cost:
     analysis = analysis or {}
     memory = _asked(program.memory_analysis)
     return Cost(
-        operations=operations_of(text).total() if text else None,  # of a program that a chip refuses there is no text
+        operations=operations_of(text).total() if text else None,  # a program that a chip refuses has no text
         # XLA omits what is zero, if it reports anything.
         flops=float(analysis.get("flops", 0.0)) if analysis else None,
         bytes_accessed=float(analysis.get("bytes accessed", 0.0)) if analysis else None,

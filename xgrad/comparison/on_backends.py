@@ -76,7 +76,7 @@ def on_backends(subject: Subject, backends: Any, repeats: int) -> BackendCompari
 
 
 def _places(backends: Any) -> list[_Place]:
-    """Return the backends with labels, which tell those of one name apart by what they declare."""
+    """Return the backends with labels; backends of one name are distinguished by what they declare."""
     if isinstance(backends, str) or not isinstance(backends, Sequence) or len(backends) < 2:
         raise ValueError(f"compare(): backends is a list of two backends or more, but got {backends!r}")
     places: list[_Place] = []

@@ -127,7 +127,7 @@ def programs(comparison: Findings) -> str:
 
 
 def notes(comparison: Findings) -> list[str]:
-    """Return the lines under the table: each view program, and why there is no whole one."""
+    """Return the lines under the table: each view program, and why no whole one exists."""
     lines = []
     for path in PATHS:
         programs = comparison.paths[path].programs

@@ -1,6 +1,6 @@
 """CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why.
 
-More than 450 lines: what `xgrad.compile` takes and promises is told in one place.
+More than 450 lines: what `xgrad.compile` takes and promises is said in one place.
 """
 
 import functools
@@ -310,7 +310,7 @@ class CompiledFunction:
         if found is None:
             debugged = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
             where = debugged if modes.eager() else "inside of another trace"
-            raise RuntimeError(f"xgrad.compile: {where} there is no program to look at")
+            raise RuntimeError(f"xgrad.compile: {where} no program exists to look at")
         return found
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:

@@ -159,7 +159,7 @@ def _one_like() -> Any:
 
 
 def _live(eqns: list, outvars: list) -> list:
-    """Return the equations on which results depend; drops those of a backward that failed."""
+    """Return the equations on which results depend; drops the equations of a backward that failed."""
     needed = set(_used([], outvars))
     found = []
     for eqn in reversed(eqns):

@@ -4,7 +4,7 @@ The function runs in an overlay (overlay.py): the first touch of a tensor from o
 this thread a twin of its storage with a tracer as its array.  The differences at the end are the effects that the
 compiled program has in each call (`effects.py`).
 
-    x ──touch──► its storage ──► input 0 of the program          a tensor that the function makes is no input
+    x ──touch──► its storage ──► input 0 of the program          a tensor that the function makes is not an input
     └─ grad, base: likewise, when they are touched
 
 Invariant: tracers are in twins and in tensors that the trace made, and nowhere else.
@@ -58,7 +58,7 @@ class Trace(Overlay):
         self.values: dict[int, Storage] = {}  # by id: the storages of these views
         self.roots: list[Root] = []
         self.numbers: dict[int, Any] = {}  # the optimizers' numbers that are operands (hyperparameters.py)
-        # Tells of a new item or attribute, which later calls will find there: the first state of an optimizer.
+        # Reports a new item or attribute, which later calls will find there: the first state of an optimizer.
         self.adopt: Callable[[Any, Any, Any], None] = lambda owner, key, item: None
         self.steps: list[tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []  # of schedules, deferred
         self.deferring = True  # False if schedules step in the trace,

@@ -1,10 +1,10 @@
-"""Turns: one thread at a time traces, puts tensors into containers, or verifies a call.
+"""The lock of traces: one thread at a time traces, puts tensors into containers, or verifies a call.
 
 A traced function's writes to lists and objects from outside stay there until the trace is over.  Another trace would
-take them for its own function's, and the end of the trace would remove those of a program that runs meanwhile.
+take them for its own function's, and the end of the trace would remove the writes of a program that runs meanwhile.
 
-Invariant: no thread waits for a thread that waits, maybe for this very call.  Such a call runs uncompiled, with the
-same results.
+Invariant: no deadlock, because a thread never waits for one that is itself blocked.  Such a call runs uncompiled, with
+the same results.
 """
 
 import sys

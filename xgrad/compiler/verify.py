@@ -202,7 +202,7 @@ class _Run:
             root, arriving = [GradientEdge(history, leaf._output_nr)], [from_array(_cotangent(leaf._read()))]
             hooks = [(node.variable, node.variable._hooks) for node in nodes if node.is_accumulator]
             for tensor, _ in hooks:
-                tensor._hooks = None  # hooks are no part of the program: they run when the gradient arrives there
+                tensor._hooks = None  # hooks are not part of the program: they run when the gradient arrives there
             try:
                 grads: Any = grad(root, edges, arriving, retain_graph=True, allow_unused=True)
             except Exception:  # it has been through a backward, say: the program's backward raises too

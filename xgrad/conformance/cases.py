@@ -151,7 +151,8 @@ class Case:
 
 
 def hermitian(arrays: list[np.ndarray], case: Case) -> list[np.ndarray]:
-    """Return gradients with the Hermitian parts of those of Hermitian arguments: their other parts mean nothing."""
+    """Return gradients where the gradient of a Hermitian argument is its Hermitian part: the other part means
+    nothing."""
     found = list(arrays)
     for i, definite in enumerate(case.definite):
         if definite:

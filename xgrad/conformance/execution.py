@@ -86,7 +86,7 @@ def alone(place: Place, task: Task, arrays: list[np.ndarray]) -> dict[str, list[
 
 
 def refusal(name: str, error: Exception) -> Check:
-    """Return the check that an error ended: refused if the error says that there is no such thing, else failed."""
+    """Return the check that an error ended: refused if the error says that the thing does not exist, else failed."""
     text = (str(error).strip().splitlines() or [""])[0]
     said = f"{type(error).__name__}: {text}"[:300]
     refused = isinstance(error, (NotImplementedError, DtypeDisabledError))

@@ -23,7 +23,7 @@ def _counting(place: Place, dtype: np.dtype, *shape: int) -> Tensor:
 
 
 def donation(place: Place, dtype: np.dtype) -> list[Check]:
-    """A chain of writes, each of which may take the memory of the array before it."""
+    """A chain of writes; each may take the memory of the array before it."""
     x = _counting(place, dtype, SIZE)
     before = after = None
     for i in range(3):

@@ -1,8 +1,8 @@
-"""What the compiler of a chip that is not here says of a cell's programs, which it compiles and nobody runs.
+"""The answers of an absent chip's compiler to a cell's programs, which are compiled and never run.
 
-All checks of an operator in one dtype are one program first; if that does not simply compile, each is one.  Where there
-is no one program (transfers, a training step, results whose shape depends on values), the check runs on a declared
-backend, and each program that ran there is compiled.
+All checks of an operator in one dtype are one program first; if that does not simply compile, each is one.  Where a
+check has no single program (transfers, a training step, results whose shape depends on values), the check runs on a
+declared backend, and each program that ran there is compiled.
 """
 
 import re
@@ -56,7 +56,7 @@ def _first(said: str) -> str:
 
 
 def launched(cell: Cell | None, report: Any) -> Cell | None:
-    """Return a cell with the programs that ran on a place with a target; None if there is no program at all.
+    """Return a cell with the programs that ran on a place with a target; None if no program ran at all.
 
     Its checks that compared values, the CPU's, are left out.
     """

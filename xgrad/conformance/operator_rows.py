@@ -102,7 +102,7 @@ class OperatorRow:
         ]
         if self.op.jit:
             return Cell(merged([*failures, *compiled(self.place, tasks)]))
-        for name, task, arrays in tasks:  # its programs are those of the place's report
+        for name, task, arrays in tasks:  # its programs are in the place's report
             try:
                 alone(self.place, task, arrays)
             except Exception as error:

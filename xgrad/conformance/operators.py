@@ -82,5 +82,5 @@ def _fits_in_place(case: Case, result: Any) -> bool:
 
 
 def with_gradient(case: Case, results: list[Any]) -> list[Any]:
-    """Return those of the results that have a gradient."""
+    """Return the results that have a gradient."""
     return [o for i, o in enumerate(results) if o.dtype in dtypes.INEXACT and i not in case.op.constant]

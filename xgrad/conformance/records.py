@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def why(self) -> str:
-        """The reasons of the checks that have the cell's state; one that several have is told once."""
+        """The reasons of the checks that have the cell's state; a reason that several have is given once."""
         found: dict[str, list[str]] = {}
         for c in self.checks:
             if c.state == self.state and c.why:

@@ -38,7 +38,8 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """True if no value is wrong, nothing failed, no compiler ended.  What is refused is no failure."""
+        """True if no value is wrong, nothing failed, no compiler ended.  What is refused does not count as a
+        failure."""
         return not (self.counts[WRONG] or self.counts[FAILED] or self.counts[ENDS])
 
     def of(self, state: str) -> list[tuple[Row, str]]:

@@ -46,8 +46,8 @@ def run(
     first that fits; `exhaustive`: on all samples, and by default in all dtypes.
 
     `compile_for`: a chip that is not here, `"tpu:v5e"` or an `xgrad.target`: its own compiler compiles all of it, and
-    nothing runs there, so no values are compared.  A cell says "compiles", "gathers" (element by element, or bytes far
-    beyond those of arguments and results), "slow", "refused" or "ends the compiler".
+    nothing runs there, so no values are compared.  A cell says "compiles", "gathers" (element by element, or far more
+    bytes than arguments and results have), "slow", "refused" or "ends the compiler".
 
     `file`: JSON, written after each row; with `resume`, rows that it has are not made again.  `progress` is called with
     (rows made, rows in all, the next row's name).
@@ -99,7 +99,7 @@ def _row(job: Job, columns: Sequence[np.dtype], state: StateFile, device: Place)
         state.write(running=place)
         with ExitStack() as settings:
             # An accelerator may multiply float32 in fewer bits unless it is asked not to.
-            highest = device.target is None  # else programs are those of users
+            highest = device.target is None  # else programs are as users have them
             settings.enter_context(jax.default_matmul_precision("highest") if highest else nullcontext())
             settings.enter_context(x64_for_now() if needs_x64(dtype) else nullcontext())
             settings.enter_context(narrowing_refused())  # an operator that asks for 64 bits is checked in them

@@ -40,7 +40,7 @@ class StateFile:
     def resume(self) -> None:
         """Take over the rows of the file, if there is one.
 
-        Raises `ValueError` for the file of another device, version or selection, and for one that is none of ours.
+        Raises `ValueError` for the file of another device, version or selection, and for a file of another kind.
         """
         if self.path is None or not self.path.exists():
             return
@@ -49,7 +49,7 @@ class StateFile:
             before = {name: found.get(name) for name in ("format", "compiled for", *self.facts)}
             rows = [Row.of_dict(row) for row in found["rows"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{self.path} is no file of xgrad's conformance: {error!r}") from error
+            raise ValueError(f"{self.path} is not a file of xgrad's conformance: {error!r}") from error
         for name, value in {"format": FORMAT, "compiled for": None, **json.loads(json.dumps(self.facts))}.items():
             if before[name] != value:
                 raise ValueError(

@@ -52,14 +52,14 @@ def legend(report: Results) -> str:
     """Return the line that explains the cells."""
     if "compiled for" in report.facts:
         return (
-            "ok: compiles; gathers: element by element, or far more bytes than those of arguments and results; "
+            "ok: compiles; gathers: element by element, or far more bytes than arguments and results have; "
             f"slow: over {LONG:g} s to compile; refused: by the compiler, or by xgrad in words; ENDS: the compiler's "
             f"process ends; FAILED: an error of xgrad's; {ABSENT}: not taken in this dtype, or no program"
         )
     allowed = ", ".join(f"{TOLERANCE[d]:.0f} in {d}" for d in report.facts["dtypes"] if d in TOLERANCE)
     return (
         "ok, WRONG: with the largest error, in roundings of the dtype" + (f" (allowed: {allowed})" if allowed else "")
-        + "; host: computed there, for the backend lacks it"
+        + "; host: computed there, because the backend lacks it"
         f"; refused: the device says that it lacks this; FAILED: another error; {ABSENT}: not taken in this dtype"
     )  # fmt: skip
 

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     view: View
     by_numpy: View
     only: str = ""  # the kinds of dtypes that have it, if not all
-    put: Callable[[np.ndarray, np.ndarray], None] | None = None  # where NumPy's is no view
+    put: Callable[[np.ndarray, np.ndarray], None] | None = None  # where NumPy's is not a view
     overlaps: bool = False  # it may not be written
     exact: bool = False  # it has no derivative
 
@@ -119,7 +119,7 @@ def fits(entry: Entry, dtype: np.dtype) -> bool:
 
 
 def cell(name: str, dtype: np.dtype, place: Place) -> Cell | None:
-    """Return what the checks of a view in a dtype find; None if there is no such view of it."""
+    """Return what the checks of a view in a dtype find; None if the dtype does not have this view."""
     entry = VIEWS[name]
     if not fits(entry, dtype):
         return None

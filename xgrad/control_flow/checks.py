@@ -45,7 +45,8 @@ def mutated(where: str, function: Callable[..., Any]) -> RuntimeError:
 
 
 def leaves_of(where: str, function: Callable[..., Any], result: Any) -> tuple[list[Any], Structure]:
-    """Return the leaves of a result and its structure.  Raises `RuntimeError` for what is no tensor and no integer."""
+    """Return the leaves of a result and its structure.  Raises `RuntimeError` for a leaf that is neither a tensor nor
+    an integer."""
     leaves, structure = flatten(result)
     for leaf in leaves:
         if not isinstance(leaf, (Tensor, int)):

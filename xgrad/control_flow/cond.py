@@ -28,7 +28,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     drawn from it.  Where the entries of an `xgrad.vmap` have a `pred` each, both run, and each entry has the result of
     one.
 
-    Raises `RuntimeError` for another `pred`, for operands or results that are no tensors, for functions that write to
+    Raises `RuntimeError` for another `pred`, for operands or results that are not tensors, for functions that write to
     an input or return one, and for results that differ; `NotImplementedError` in a program for functions that seed or
     make a generator.
 

@@ -56,7 +56,7 @@ class _Drawn(dict[Any, Any]):
 
 
 def look(where: str, function: Callable[..., Any], operands: Any) -> Look:
-    """Run a function once, and tell what it uses.
+    """Run a function once, and return what it uses.
 
     Outside of `xgrad.compile` the tensors are not known; one that requires grad raises `RuntimeError`.
     Raises `NotImplementedError` for random numbers whose generator a program cannot advance.
@@ -107,7 +107,7 @@ _DRAWS = (
     "one, make one, or draw within a module of another library. Inside of a trace of JAX's it draws under "
     "`with xgrad.random.use_key(key):`."
 )
-# The modes of the call.  A cached cast would be that of a tensor from outside, not of what takes its place.
+# The modes of the call.  A cached cast would be the cast of a tensor from outside, not of its replacement.
 _MODES = (
     "autocast", "autocast_casts", "generator", "mesh", "place", "random_again", "random_log", "tracking",
 )  # fmt: skip
@@ -175,7 +175,7 @@ class Lifted:
             setattr(state, name, value)
 
     def _enter(self, tensor: Tensor, other: Tensor) -> None:
-        """Give a tensor the value and history of another one; to the end of backward, for nodes save the tensor."""
+        """Give a tensor the value and history of another one, until backward ends: nodes save the tensor."""
         own = tensor.__dict__
         now = dict(other.__dict__)
         for name in ("_is_param", "_grad", "_trace"):

@@ -95,7 +95,7 @@ def _spread(arrays: Any, grads: Any) -> list[Any]:
 def _pulled(step: Callable[..., Any], count: int, total: int) -> Any:
     """Return the function (number, *arrays, *gradients of what is carried) ↦ gradients of the arrays.
 
-    total: how many arrays there are.  Gradients are those of the arrays that can have one.
+    total: how many arrays there are.  Gradients are returned for the arrays that can have one.
     """
 
     @jax.custom_vjp

@@ -31,7 +31,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     once more up to 33 steps, twice up to 561, three times up to 6545.  Outside of programs the steps are recorded.
     Where entries of an `xgrad.vmap` have conditions of their own, each keeps its values from the step in which it ends.
 
-    Raises `RuntimeError` for another condition, for inputs that are no tensors or numbers, for functions that write to
+    Raises `RuntimeError` for another condition, for inputs that are not tensors or numbers, for functions that write to
     an input or return one, and for a body that returns another number of tensors, other shapes or dtypes;
     `NotImplementedError` for a loop in a program through which tangents go, or gradients inside of vmap, whose
     condition draws random numbers, or whose functions seed or make a generator.

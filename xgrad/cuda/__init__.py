@@ -40,7 +40,7 @@ def _gpus() -> list:
 def _gpu(which: Any) -> Any:
     """Return the `jax.Device` of a GPU: by number or name, the current one by default.
 
-    Raises `RuntimeError` for a GPU that does not exist, `ValueError` for a device that is no GPU.
+    Raises `RuntimeError` for a GPU that does not exist, `ValueError` for a device that is not a GPU.
     """
     found: Any = placement_of(
         f"cuda:{current_device()}" if which is None else f"cuda:{which}" if isinstance(which, int) else which
@@ -137,7 +137,7 @@ def is_initialized() -> bool:
 
 
 def is_current_stream_capturing() -> bool:
-    """Return False: there are no CUDA graphs to capture."""
+    """Return False: xgrad has no CUDA graphs to capture."""
     return False
 
 

@@ -15,7 +15,7 @@ __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd
 
 
 def amp_definitely_not_available() -> bool:
-    """Return True if there is no GPU."""
+    """Return True without a GPU."""
     return not is_available()
 
 

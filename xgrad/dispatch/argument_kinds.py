@@ -1,8 +1,8 @@
-"""The kinds of static arguments: an int is no float and a bool no number, as in PyTorch's signatures.
+"""The kinds of static arguments: an int is not a float and a bool is not a number, as in PyTorch's signatures.
 
 A kernel is found by its static arguments, and 2.0 == 2 and 1 == True are one key: a value of the wrong kind would find
 the kernel of the value that it equals.  So the public function checks the kinds first (with `checked` only if a value
-is no plain int or bool).  A static argument whose default is a bool is a bool; `INTS` names the ints.
+is not a plain int or bool).  A static argument whose default is a bool is a bool; `INTS` names the ints.
 """
 
 import functools
@@ -31,11 +31,11 @@ INTS = _named("""
 """)
 # Arguments that are ints, or sequences of ints; `padding` may be a string.
 SIZES = _named("kernel_size dilation output_padding normalized_shape output_size padding stride")
-# Arguments that are bools, though their default is no bool.
+# Arguments that are bools, though their default is not a bool.
 BOOLS = _named("align_corners upper")
 # Arguments that are strings.
 WORDS = _named("UPLO approximate")
-# Composites that check their arguments themselves, for they pass them to no operator unchanged.
+# Composites that check their arguments themselves, because they pass none of them to an operator unchanged.
 COMPOSITES = _named("""
     allclose alpha_dropout batch_norm bincount diag diagflat dropout dropout1d dropout2d dropout3d embedding
     feature_alpha_dropout feature_dropout grid_sample histogram histogramdd index_put index_put_ instance_norm
@@ -147,14 +147,14 @@ def _may_be_none(name: str, annotation: Any) -> bool:
 
 
 def require_number(function: str, **numbers: Any) -> None:
-    """Raise `TypeError` for a value that is no number, nor a tensor or array of one."""
+    """Raise `TypeError` for a value that is not a number, nor a tensor or array of one."""
     for name, value in numbers.items():
         if value is None or isinstance(value, (str, bytes, list, tuple)):
             raise TypeError(f"{function}(): argument '{name}' must be Number, not {type(value).__name__}")
 
 
 def require_int(function: str, **numbers: Any) -> None:
-    """Raise `TypeError` for a value that is no int, nor a NumPy integer or 0-dim tensor of one."""
+    """Raise `TypeError` for a value that is not an int, nor a NumPy integer or 0-dim tensor of one."""
     for name, value in numbers.items():
         _of_kind(function, name, "int", value, True)
 
@@ -164,7 +164,7 @@ def require_no_grad(function: str, **numbers: Any) -> None:
     for name, value in numbers.items():
         if isinstance(value, Tensor) and value.requires_grad:
             raise TypeError(
-                f"{function}(): argument '{name}' must be Number, not Tensor, for this one requires grad and its "
+                f"{function}(): argument '{name}' must be Number, not Tensor, because this one requires grad and its "
                 "gradient would be lost here. Hand in its detach(), or make the result of it by operators, "
                 "such as number.expand(size) or number * ones(size)."
             )

@@ -82,7 +82,7 @@ _TABLES = {True: _table(_CPU), False: _table(_ACCELERATOR)}  # True: the table f
 
 
 def _contracts(equation: str) -> bool:
-    """Tell if an einsum sums a product: two operands have an index in common that the result lacks."""
+    """Return whether an einsum sums a product: two operands have an index in common that the result lacks."""
     terms, _, output = equation.replace("...", "").partition("->")
     operands = [set(term) for term in terms.split(",")]
     shared = set().union(*(a & b for a, b in combinations(operands, 2)))

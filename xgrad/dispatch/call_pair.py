@@ -60,7 +60,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
 
 
 def call_adding_pair(op: Operator, a: Any, b: Any) -> Any:
-    """`call_pair` of an operator whose program may tell that a sum of integers does not fit."""
+    """`call_pair` of an operator whose program may report that a sum of integers does not fit."""
     result = call_pair(op, a, b)
     if result.__class__ is Tensor and result._array.__class__ is tuple:
         return first_of(op, result._array)

@@ -221,7 +221,7 @@ def operator(
         optional = argument_kinds.optional(op.kinds, op.defaults, parameters)
         guard += argument_kinds.guard(op.kinds, optional)
         if check:
-            # An object with `__xgrad_function__` that is no tensor may lack the attributes that a check reads.
+            # An object with `__xgrad_function__` that is not a tensor may lack the attributes that a check reads.
             guard += (
                 f"arrays = {arrays}\n    try: arrays = _op.check(arrays, {statics}) or arrays\n"
                 "    except (AttributeError, TypeError):\n        if not _overloaded(arrays): raise\n    "
@@ -305,7 +305,8 @@ def _invoke(op: Operator, arrays: str, statics: str) -> str:
 
 
 def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
-    """Make a Python operator: for an object that is no operand it returns NotImplemented, so Python tries the other."""
+    """Make a Python operator: for an object that is not an operand it returns NotImplemented, so Python tries the
+    other."""
     if len(op.parameters) == 1:
         return _define(op, public, "input", f"return _call(_op, (input, ), {statics})", None, "")
     used = ", ".join(f"{s}=_defaults['{s}']" for s in op.static_names)

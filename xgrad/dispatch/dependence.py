@@ -1,8 +1,8 @@
 """dependence: finds the arguments on which a function's results depend, from its JAX program.
 
-A backward takes all values that its formula names, though the gradient of `amax` is a mask, and that of an addend
-constant.  A recorded gradient must not require grad by an argument on which it does not depend: `requires_grad` and the
-`strict` checks of `autograd.functional` show it, and PyTorch's formulas, which are written out, have no such
+A backward takes all values that its formula names, though the gradient of `amax` is a mask, and the gradient of an
+addend constant.  A recorded gradient must not require grad by an argument on which it does not depend: `requires_grad`
+and the `strict` checks of `autograd.functional` show it, and PyTorch's formulas, which are written out, have no such
 dependence.
 
 PyTorch is as exact as a program in the first derivative, and in all of a multilinear operator; beyond, it goes on to
@@ -42,10 +42,11 @@ _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call")  # equations that cal
 def dependence(
     function: Callable[..., Any], arguments: Sequence[Any], masked: bool = False
 ) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
-    """Tell for each argument (shape and dtype, a number, or None) if any result depends on it; and so for each result.
+    """Return for each argument (shape and dtype, a number, or None) whether any result depends on it; and the same for
+    each result.
 
     `masked`: dependence through integers and bools, which have no derivative, does not count.  The answer may be true
-    without need, but never false where there is a dependence.
+    without need, but never false where a result depends on the argument.
     """
     program = jax.make_jaxpr(function)(*arguments).jaxpr
     count = len(program.outvars)
@@ -57,7 +58,7 @@ def dependence(
 
 
 def _live(program: Any, wanted: Sequence[bool], masked: bool) -> list[bool]:
-    """Tell for each argument of a program if one of the wanted results depends on it."""
+    """Return for each argument of a program whether one of the wanted results depends on it."""
     live = {id(v) for v, it in zip(program.outvars, wanted, strict=True) if it and _counts(v, masked)}
     for equation in reversed(program.eqns):
         needed = [id(v) in live for v in equation.outvars]

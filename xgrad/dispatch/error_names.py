@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import public_caller
 from .public_code import called_as
 
-# Python's own texts for arguments that do not fit; the name is that of the Python function.
+# Python's own texts for arguments that do not fit; they begin with the name of the Python function.
 _BINDING = re.compile(r"[\w.<>]+\(\) (?=takes |missing |got )")
 _NAMESPACE = r"(?:(?:linalg|fft|special|nn\.functional)[._])?"
 _LIBRARIES = (
@@ -23,7 +23,8 @@ _LIBRARIES = (
 
 
 def name_error(error: Exception, name: str = "") -> None:
-    """Put an operator's name in front of an error's text; without `name`, that of the function that the user called.
+    """Put an operator's name in front of an error's text; without `name`, the name of the function that the user
+    called.
 
     The name of an operator that was called inside of this one goes.
     """
@@ -46,7 +47,7 @@ def name_error(error: Exception, name: str = "") -> None:
 
 
 def _is_users(error: Exception) -> bool:
-    """Tell if an error passed a frame that belongs to no library on its way here."""
+    """Return whether an error passed a frame that belongs to no library on its way here."""
     trace = error.__traceback__
     while trace is not None:
         if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _LIBRARIES:

@@ -55,7 +55,7 @@ def call_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) 
 
 
 def inplace_operands(op: Operator, args: tuple[Any, ...], usual: bool = False) -> tuple[Any, ...]:
-    """Convert the arguments but the first to tensors and numbers.  Raises `TypeError` if the first is no Tensor."""
+    """Convert the arguments but the first to tensors and numbers.  Raises `TypeError` if the first is not a Tensor."""
     if not isinstance(args[0], Tensor):
         raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(args[0]).__name__}")
     if not usual:
@@ -133,7 +133,7 @@ def _write(kernel: Kernel, args: tuple) -> None:
             new = kernel.written(chain.replay(self._held()), *arrays)
             self._rewrite(lambda donate, where=None: chain.writer(False, where), new, *chain.starts)
         else:
-            # One program reads the view, computes and writes back; it returns only the root, for XLA
+            # One program reads the view, computes and writes back; it returns only the root, because XLA
             # would copy the whole buffer if it did.
             self._rewrite(partial(chain.update, kernel.written, kernel), chain.starts, *arrays)
     except Exception as error:

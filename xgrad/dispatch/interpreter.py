@@ -55,7 +55,7 @@ class Interpreter:
 
 
 def interpreter_of(args: tuple[Any, ...]) -> Interpreter | None:
-    """The interpreter that comes first among those of the arguments' classes; None if there is none."""
+    """The first of the interpreters of the arguments' classes; None if they have none."""
     first = None
     for a in args:
         own = a._interpreter if isinstance(a, Tensor) else None

@@ -133,7 +133,7 @@ class Kernel:
     def write(self, donate: bool, where: Any = None) -> Callable[..., Any]:
         """The jitted in-place form, over arrays; with `donate` the result uses the first argument's memory.
 
-        `where`: the sharding of the result, for XLA might choose another.
+        `where`: the sharding of the result, because XLA might choose another.
         """
         key = donate if where is None else (donate, where)
         program = self._writes.get(key)

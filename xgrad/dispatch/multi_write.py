@@ -7,7 +7,7 @@
 What optimizers and `_foreach_` functions are made of.  Invariants, as for the write of one tensor (views/storage.py):
 a buffer is donated only if one of our kernels made it and only its holder refers to it, else it is copied first; a
 call that fails or is interrupted leaves each tensor its old value or its new one, with the version that belongs to it.
-Tensors that are views, that share a storage or are no plain ones are read, and written one after the other (`apart`).
+Tensors that are views, that share a storage or are not plain ones are read, and written one after the other (`apart`).
 """
 
 import sys
@@ -175,7 +175,7 @@ class _Donating:
         """Jit the function again.  JAX runs a program whose first call was interrupted through Python ever after."""
         placed = {} if self._where is None else {"out_shardings": self._where}
         self.jitted: Any = jax.jit(checked(self._whole), donate_argnums=(0,), **placed)
-        self.needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for those that it ran with
+        self.needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for each set of operands
         self._last: tuple[list[Any], int] = [], 0  # the avals of its last arrays, and what it needs for them
 
     def need(self, arrays: list[Any]) -> int | None:

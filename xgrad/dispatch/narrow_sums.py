@@ -68,7 +68,7 @@ def sum_overflows(out: Any, self: Any, *, dim: Any = None, **_: Any) -> Any:
 
 
 def cumsum_overflows(out: Any, self: Any, **_: Any) -> Any:
-    """Look for the first sum whose sign differs from that of both its terms."""
+    """Look for the first sum whose sign differs from the sign of both its terms."""
     if self.dtype in dtypes.INEXACT or not self.ndim or self.size * _largest(self.dtype) <= _HIGH:
         return None
     x = self.astype(jnp.int32)

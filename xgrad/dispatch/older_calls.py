@@ -35,7 +35,7 @@ _said: set[str] = set()
 
 
 def older(name: str, given: dict[str, Any], missing: Any) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return (args, kwargs) that say the same by names, or None for a call that is no older form.
+    """Return (args, kwargs) that say the same by names, or None for a call that does not have an older form.
 
     `given`: all arguments by the function's own names, NumPy's among them, which too many positional ones fill.
     """
@@ -58,7 +58,7 @@ def older(name: str, given: dict[str, Any], missing: Any) -> tuple[list[Any], di
 
 
 def _is_number(value: Any) -> bool:
-    """Tell if a value may be a factor: a number, or a 0-dim tensor that loses no gradient as one."""
+    """Return whether a value may be a factor: a number, or a 0-dim tensor that loses no gradient as one."""
     if isinstance(value, Tensor):
         return value.ndim == 0 and not value.requires_grad
     return value.__class__ in NUMBERS or isinstance(value, np.number)

@@ -16,7 +16,7 @@ USUAL = frozenset({Tensor, type(None), *NUMBERS})
 
 
 def is_operand(x: Any) -> bool:
-    """Tell if an operator takes `x` as an array argument."""
+    """Return whether an operator takes `x` as an array argument."""
     if isinstance(x, (Tensor, *NUMBERS, np.generic, jax.Array, np.ndarray)):
         return True
     return override_of(type(x)) is not None

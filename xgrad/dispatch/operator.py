@@ -33,9 +33,9 @@ class Operator:
     overwrites = False
     # The function whose derivative is taken, where it is not the one that runs: that is a backend's lowering.
     reference: Callable[..., Any] | None = None
-    # Tells if a sum of integers does not fit into int32 (narrow_sums.py).
+    # Reports that a sum of integers does not fit into int32 (narrow_sums.py).
     overflows: Any = None
-    # The file and line of its declaration; that of an operator which is no public function is not looked for.
+    # The file and line of its declaration, looked up only if the operator is a public function.
     place: tuple[str, int] = ("", 0)
     # The results that have no gradient, by their numbers.
     constant: frozenset[int] = frozenset()
@@ -108,7 +108,7 @@ def linear(*_: Any) -> Any:
 
 
 def argument_names(operator: Operator, count: int) -> tuple[str, ...]:
-    """The names of `count` array arguments; those of a sequence are numbered."""
+    """The names of `count` array arguments; the arguments of a sequence are numbered."""
     extra = count - len(operator.parameters)
     return operator.parameters + tuple(f"{operator.variadic}[{i}]" for i in range(extra))
 
@@ -120,7 +120,7 @@ def formula_of(operator: Operator, name: str) -> Callable[..., Any] | None:
 
 
 def is_addend(operator: Operator, name: str) -> bool:
-    """Tell if an argument is optional, and its gradient made of `grad` alone, as a bias's is."""
+    """Return whether an argument is optional, and its gradient made of `grad` alone, as a bias's is."""
     formula = operator.formulas.get(name)
     optional = name in operator.defaults and operator.defaults[name] is None
     return optional and formula is not None and asks_for(formula) == ("grad",)

@@ -2,13 +2,13 @@
 
     call(op, ...) ──► state.operator_mode.call ──► mode.run ──► the mode around it ... ──► call(op, ...)
 
-Every operator tests for a mode first, before it tests its arguments: declared operators, those of `from_jax`, in-place
-forms, and views.  Invariant: until the first mode of the process is entered, this costs nothing: the test is one flag
-of `settings`, 4 ns; from then on it is one of the thread's, 30 ns.
+Every operator tests for a mode first, before it tests its arguments: declared operators, operators made by `from_jax`,
+in-place forms, and views.  Invariant: until the first mode of the process is entered, this costs nothing: the test is
+one flag of `settings`, 4 ns; from then on it is one of the thread's, 30 ns.
 
 Modes are per thread.  The innermost gets an operator first; operators that it runs go to the one around it, and so on.
-They see the operators of users' code, by public names, and those of backward only on request (`whole`).  (PyTorch:
-torch/utils/_python_dispatch.py, TorchDispatchMode.)
+They see the operators of users' code, by public names, and the operators of backward only on request (`whole`).
+(PyTorch: torch/utils/_python_dispatch.py, TorchDispatchMode.)
 """
 
 from collections.abc import Callable
@@ -112,7 +112,7 @@ class _Given(Kernel):
 
 
 def public_name(op: Operator) -> str:
-    """An operator's public name: that of `max.dim` is max."""
+    """An operator's public name: `max.dim` has the public name `max`."""
     return op.name.split(".")[0].strip("_")
 
 
@@ -126,7 +126,8 @@ def public(op: Operator) -> Any:
 
 
 def named(function: Any) -> str | None:
-    """The name under which modes see a public function, None if it is no operator; torch.ops.aten.mm is one, too."""
+    """The name under which modes see a public function, None if it is not an operator; torch.ops.aten.mm is one,
+    too."""
     function = getattr(function, "_function", function)
     operators = {public_name(op) for op in OPERATORS.values()}
     op = function if isinstance(function, Operator) else getattr(function, "operator", None)

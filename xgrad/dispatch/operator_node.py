@@ -178,7 +178,8 @@ class OperatorNode(Node):
         return (results,) if len(edges) == 1 else _spread(results, needs, len(self.next_edges))
 
     def _metas(self, needs: int, like: Any) -> tuple[Any, ...]:
-        """Return the shape and dtype to which the program fits each gradient; None for those of `like`.
+        """Return the shape and dtype to which the program fits each gradient; None if the gradient has the shape and
+        dtype of `like`.
 
         An argument that was broadcast or cast has others.
         """

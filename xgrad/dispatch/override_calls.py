@@ -30,7 +30,8 @@ _BY_NUMPY_NAMES = (
     "argsort", "chunk", "log_softmax", "max", "median", "min", "mode", "nanmedian", "nanquantile", "quantile",
     "softmax", "std", "std_mean", "take_along_dim", "tensor_split", "var", "var_mean",
 )  # fmt: skip
-# Composites that name their errors by themselves: those of `arithmetic.run`, and those that make a view.
+# Composites that name their errors by themselves: the functions that use `arithmetic.run`, and the functions that make
+# a view.
 _COMMON = frozenset({"add", "sub", "subtract", "div", "divide", "true_divide", "pow", "view", "expand"})
 _TABLES = ("", "nn.functional", "linalg", "special")
 
@@ -88,7 +89,7 @@ _PUBLIC_NAMES = {"self": "input"}
 
 
 def _takes(func: Callable, op: Operator) -> bool:
-    """Tell if a function takes all arguments of the operator, under the same names."""
+    """Return whether a function takes all arguments of the operator, under the same names."""
     names = inspect.signature(func).parameters
     return all(_PUBLIC_NAMES.get(p, p) in names for p in (*op.parameters, *op.static_names))
 

@@ -149,7 +149,8 @@ class Plan:
         return found
 
     def dependence(self, key: tuple[Any, ...], values: list[Any]) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
-        """Tell on which arguments of `operator(key)` its results depend: all results together, and each of them."""
+        """Return for each argument of `operator(key)` whether its results depend on it: any of them, and each
+        one."""
         kinds = tuple([(v.shape, v._dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
         found = self.independent.get((key, kinds))
         if found is None:
@@ -216,7 +217,7 @@ class Plan:
 
 
 def _is_identity(formula: Callable) -> bool:
-    """Tell if a formula returns the incoming gradient itself, so that no program is needed."""
+    """Return whether a formula returns the incoming gradient itself, so that no program is needed."""
     if asks_for(formula) != ("grad",):
         return False
     probe = object()

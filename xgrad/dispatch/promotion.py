@@ -44,7 +44,7 @@ def promote_float(*operands: Any) -> tuple[Any, ...]:
 def scalar(x: Any, value: Any, name: str) -> Any:
     """Cast a number argument for the array `x`: Python numbers stay weakly typed, a 0-dim tensor gets x's dtype.
 
-    Raises `TypeError` for a value that is no number and `RuntimeError` for a complex number beside a real array.
+    Raises `TypeError` for a value that is not a number and `RuntimeError` for a complex number beside a real array.
     """
     if value is None or jnp.ndim(value):
         found = "None" if value is None else f"a tensor with {value.ndim} dimensions"

@@ -1,7 +1,7 @@
 """The code of public functions: it stands where the operator is declared, under the operator's name.
 
 A public function is made from text (declare.py), or is a wrapper of a composite.  Its code gets the declaration's file
-and first line, that of the decorator, and the line of the `def` for all that it does.  So `??` and `inspect.getsource`
+and first line (the decorator's), and the line of the `def` for all that it does.  So `??` and `inspect.getsource`
 show the declaration, a traceback says `File ".../arithmetic.py", line 161, in mul` above `def mul(self, other):`, and
 a profiler says `arithmetic.py:158(mul)`.
 
@@ -83,7 +83,8 @@ def _one_line(units: int, below: int) -> bytes:
 
 
 def lines_to_def(place: Place) -> int:
-    """Return the number of lines from the first decorator at a place to its `def`; 0 if it is no decorator."""
+    """Return the number of lines from the first decorator at a place to its `def`; 0 if the first line is not a
+    decorator."""
     file, line = place
     lines = linecache.getlines(file)[line - 1 : line - 1 + _MOST_DECORATED]
     if not lines or not lines[0].lstrip().startswith("@"):

@@ -33,7 +33,7 @@ def new_node(kernel: Kernel, needs: int, args: tuple[Any, ...], skip_self: bool 
 
 
 def record_many(kernel: Kernel, needs: int, args: tuple[Any, ...], results: tuple[Any, ...]) -> None:
-    """Record an operator with several results; those of an integer dtype have no gradient."""
+    """Record an operator with several results; integer results have no gradient."""
     if not any(r._dtype in INEXACT for r in results):
         return
     node = new_node(kernel, needs, args)

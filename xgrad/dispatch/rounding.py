@@ -30,6 +30,6 @@ _SUMS = frozenset(("embedding_renorm", "histc", "histogramdd", "running_statisti
 
 
 def rounds_once(name: str, differentiable: bool, pointwise: bool) -> tuple[bool, bool]:
-    """Tell if an operator's results are computed in float32, and if its gradients are."""
+    """Return whether an operator's results are computed in float32, and whether its gradients are."""
     sums = name in _SUMS or (differentiable and name not in _EXACT)
     return sums and not pointwise and name not in _MOVES, sums

@@ -6,7 +6,7 @@ An array argument is a domain with a shape, from which the test draws numbers, a
 its numbers; a number, or None, is itself.  Static arguments go by their names; those that are not named, and arrays at
 the end, have their defaults.
 
-The tables of samples at the end are shared by operators of one kind.  Choose shapes from those that others use, for a
+The tables of samples at the end are shared by operators of one kind.  Choose shapes that others use, because a
 test compiles some of what it runs once for each shape; no more than a dozen elements.
 """
 

@@ -95,8 +95,8 @@ def attach_view(
 def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -> Tensor:
     """Make the view of `as_strided`, which addresses the storage beyond `self`: its gradient goes to the base at once.
 
-    (PyTorch sends it through the view and drops the part outside of the view.)  If the base requires no grad, as that
-    of a view which is a leaf, the gradient goes to the view.
+    (PyTorch sends it through the view and drops the part outside of the view.)  If the base requires no grad, as the
+    base of a view that is a leaf does not, the gradient goes to the view.
     """
     parent = self._view
     if parent is not None and parent.chain is self._chain:
@@ -145,7 +145,7 @@ def _strided_tangent(self: Tensor, out: Tensor, key: tuple) -> None:
 
 
 def _leads_nowhere(node: Any) -> bool:
-    """Tell if `node` is the history of a view that was made under no_grad, or of a view of one."""
+    """Return whether `node` is the history of a view that was made under no_grad, or of a view of one."""
     while isinstance(node, (ChainBackward, ChainsBackward)):
         node = node.next_edges[0][0]
     return node is None
@@ -198,7 +198,7 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
 
 
 def _base_of(self: Tensor, name: str, new: Any) -> Tensor | None:
-    """Return a view's base, None if this is no view, after a check of the tensor that is to take a place of both."""
+    """Return a view's base, None if this is not a view, after a check of the tensor that is to take a place of both."""
     if not isinstance(new, Tensor):
         raise TypeError(f"{name}(): argument 'new_base' (position 1) must be Tensor, not {type(new).__name__}")
     return self._base
@@ -207,9 +207,9 @@ def _base_of(self: Tensor, name: str, new: Any) -> Tensor | None:
 def view_func(self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None) -> Any:
     """Apply this view's chain to another base with the same layout, recorded as a view of that.
 
-    None if this is no view, or if `new_base` differs from the base in shape, strides or offset.  The visitors, which
-    PyTorch asks about symbolic sizes and tensors among a view's arguments, are not called: here are none.
-    Raises `TypeError` for what is no Tensor.
+    None if this is not a view, or if `new_base` differs from the base in shape, strides or offset.  The visitors, which
+    PyTorch asks about symbolic sizes and tensors among a view's arguments, are not called: xgrad has neither.
+    Raises `TypeError` if `new_base` is not a Tensor.
 
     Source: PyTorch's `Tensor._view_func`.
 
@@ -242,7 +242,7 @@ def view_func_unsafe(
 
 
 def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Any:
-    """The base that `new_view` would be this view of, as a view of `new_view`; None if this is no view.
+    """The base that `new_view` would be this view of, as a view of `new_view`; None if this is not a view.
 
     Raises `RuntimeError` if this view shows a part of its base, or shows it in another dtype.
 
@@ -303,8 +303,8 @@ def bits_of(self: Tensor, key: tuple[Any, ...]) -> Tensor:
 def view_inplace(self: Tensor, key: tuple[Any, ...], name: str) -> Tensor:
     """Run an in-place view operation (t_, squeeze_, ...): the tensor becomes another view of its storage.
 
-    The operation is appended to the tensor's chain *and* to autograd's chain (that of its ViewMeta, or for a base the
-    chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
+    The operation is appended to the tensor's chain *and* to autograd's chain (the chain in its ViewMeta, or for a base
+    the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
     if settings.special and (mode := state.operator_mode) is not None:
         return mode.view(f"{key[0]}_", self, partial(view_inplace, self, key, name))

@@ -1,4 +1,5 @@
-"""The error for an argument that is no tensor where a function needs one: `TypeError`, as PyTorch's parser raises it.
+"""The error for an argument that is not a tensor where a function needs one: `TypeError`, as PyTorch's parser raises
+it.
 
 Functions read their arguments' shape or dtype without a test, so usual calls pay for none.  If that fails with an
 `AttributeError`, this file finds out if an argument of the user's lacks the attribute, and raises the `TypeError` then.
@@ -17,7 +18,7 @@ _PLAIN = (type(None), str, bytes, bool, int, float, complex, list, tuple, dict, 
 
 
 def require_tensor(function: str, input: Any) -> None:
-    """Raise `TypeError` for a first argument that is no Tensor."""
+    """Raise `TypeError` for a first argument that is not a Tensor."""
     if not isinstance(input, Tensor):
         raise _refusal(function, "input", 1, input)
 
@@ -31,7 +32,8 @@ def given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def refuse(function: Callable[..., Any], values: Mapping[str, Any], error: Exception) -> None:
-    """Raise `TypeError` if the error came from an argument that is no Tensor; `values` are all arguments, in order."""
+    """Raise `TypeError` if the error came from an argument that is not a Tensor; `values` are all arguments, in
+    order."""
     if type(error) is not AttributeError or overloaded(values.values()):
         return
     for place, (name, value) in enumerate(values.items(), 1):

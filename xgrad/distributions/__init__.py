@@ -1,6 +1,6 @@
 """Probability distributions with gradients (PyTorch: torch.distributions).
 
-Densities are written with xgrad's operators, and are no faces on a JAX library: so they are recorded, compiled and lazy
+Densities are written with xgrad's operators, and do not wrap a JAX library: so they are recorded, compiled and lazy
 like any other code, in any order of derivative.  Numbers are drawn from xgrad's generator; `rsample` of gamma variates
 has JAX's implicit gradient.
 """

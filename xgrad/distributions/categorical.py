@@ -100,7 +100,7 @@ class Categorical(Distribution):
 
 
 class _OverCategorical(Distribution):
-    """A distribution whose parameters are those of a Categorical."""
+    """A distribution with the parameters of a Categorical."""
 
     _categorical: Categorical
 

@@ -47,7 +47,7 @@ class ConstraintRegistry:
         """Add the factory of transforms to constraints of a class; without a factory, return a decorator.
 
         constraint: the class, or an instance of it.  factory: a function of a constraint.  Raises `TypeError` for what
-        is no constraint.
+        is not a constraint.
 
         >>> from xgrad.distributions import ExpTransform, constraints
         >>> registry = ConstraintRegistry()

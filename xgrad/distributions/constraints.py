@@ -101,7 +101,7 @@ def _expect(constraint: Any) -> Constraint:
 
 
 class _IndependentConstraint(Constraint):
-    """A constraint on each item of the last dimensions, of which all are one value."""
+    """A constraint on each item of the last dimensions, which together are one value."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         dims = reinterpreted_batch_ndims

@@ -250,7 +250,7 @@ class Poisson(ExponentialFamily):
 
 
 class NegativeBinomial(_OfProbability):
-    """The number of successes, each of probability `probs`, before `total_count` failures, which may be no integer."""
+    """The number of successes, each of probability `probs`, before `total_count` (any real) failures."""
 
     total_count: Any
     arg_constraints: ClassVar[Any] = {

@@ -30,7 +30,7 @@ _FOUND: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}  # what `_fin
 def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Return a decorator: the function (p, q) gives the divergence of distributions of these types, and of subclasses.
 
-    Raises `TypeError` for types that are no distributions.
+    Raises `TypeError` for types that are not distributions.
 
     >>> from xgrad.distributions import Normal, kl_divergence, register_kl
     >>> class Mine(Normal):

@@ -120,7 +120,7 @@ EXPECTED: dict[type, Callable[..., Tensor]] = {
 
 
 def _beyond(p: Any, q: Any) -> Tensor:
-    """Return where draws of p, whose values are those from 0 to 1, are none of q's."""
+    """Return where draws of p, which lie between 0 and 1, are outside of q's support."""
     return (q.low > 0) | (q.high < 1)
 
 

@@ -20,7 +20,7 @@ def solve_lower(matrix: Tensor, value: Tensor) -> Tensor:
 
 
 def factor_of_inverse(matrix: Tensor) -> Tensor:
-    """Return the lower Cholesky factor of a matrix's inverse, from that of its rows and columns in reverse."""
+    """Return the lower Cholesky factor of a matrix's inverse, from the factor of its rows and columns in reverse."""
     lower = FUNCTIONS["linalg"]["cholesky"](matrix.flip((-2, -1))).flip((-2, -1)).mT
     eye = T["eye"](lower.shape[-1], dtype=lower.dtype, device=lower.device)
     return FUNCTIONS["linalg"]["solve_triangular"](lower, eye, upper=False)

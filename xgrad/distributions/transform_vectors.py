@@ -36,7 +36,8 @@ class _Alike(Transform):
 
 
 class SoftmaxTransform(_Alike):
-    """y = softmax(x), whose inverse is log(y): no bijection, for vectors that differ by a constant have one result."""
+    """y = softmax(x), whose inverse is log(y): not a bijection, because vectors that differ by a constant have one
+    result."""
 
     domain, codomain = constraints.real_vector, constraints.simplex
 
@@ -132,7 +133,7 @@ class CorrCholeskyTransform(Transform):
     """A bijection of n·(n - 1)/2 numbers to the lower Cholesky factors of n by n correlation matrices.
 
     The numbers fill the triangle below the diagonal; tanh of each is the share of what is left of its row's length 1.
-    The Jacobian is that of the numbers to the entries below the diagonal.
+    The Jacobian is taken from the numbers to the entries below the diagonal.
     Source: the Stan reference manual, Cholesky factors of correlation matrices.
 
     >>> import xgrad

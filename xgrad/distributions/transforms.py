@@ -1,6 +1,6 @@
 """Transforms of random variables, with their inverses and Jacobians (PyTorch: torch/distributions/transforms.py).
 
-Those of numbers are here; those of parts of a tensor in `transform_parts`, of vectors and matrices in
+Transforms of numbers are here; transforms of parts of a tensor in `transform_parts`, of vectors and matrices in
 `transform_vectors`.
 """
 
@@ -111,7 +111,7 @@ class TanhTransform(_Plain):
 
 
 class AbsTransform(Transform):
-    """y = |x|, of which x = y is one of the inverses."""
+    """y = |x|; x = y is one of its inverses."""
 
     domain, codomain = constraints.real, constraints.positive
 

@@ -43,7 +43,7 @@ class AccumulateGrad(InternalNode):
         return self.variable._hooks
 
     def is_watched(self) -> bool:
-        """Tell if a hook sees the gradient, or if it is sparse or goes to a sparse variable."""
+        """Return whether a hook sees the gradient, or it is sparse or goes to a sparse variable."""
         variable = self.variable
         return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable._sparse)
 
@@ -126,7 +126,7 @@ class AccumulateGrad(InternalNode):
         # After a transfer there may be another array over the same buffer, which is not ours to donate.
         moved = new[0] if self._place(variable, new) else None
         grad = variable._grad
-        if variable._grad_dtype is None and grad is not None:  # any dtype may arrive; that of the first gradient stays
+        if variable._grad_dtype is None and grad is not None:  # any dtype may arrive; the first gradient's dtype stays
             new[0] = fit(new[0], new[0].shape, grad._dtype)
         if grad is None:
             variable._grad = stolen(new, 0)  # `moved` is a second reference, which `stolen` counts
@@ -155,7 +155,7 @@ class AccumulateGrad(InternalNode):
             )
 
     def _place(self, variable: Tensor, new: list) -> bool:
-        """Transfer the gradient to its variable's devices, and tell if that was necessary."""
+        """Transfer the gradient to its variable's devices, and return whether that was necessary."""
         here, there = new[0], variable._read()
         if here.shape != there.shape:  # unsqueeze_ under no_grad came after the recording
             if not expandable(here.shape, there.shape):
@@ -170,7 +170,8 @@ class AccumulateGrad(InternalNode):
         return want is not None
 
     def _moves(self, variable: Tensor, here: Any, there: Any) -> Any:
-        """The sharding to which the gradient `here` must be transferred, None if it is that of the value `there`."""
+        """The sharding to which the gradient `here` must be transferred, None if it is already the sharding of the
+        value `there`."""
         if isinstance(here, Tracer) or isinstance(there, Tracer):
             return None
         have, want = here.sharding, there.sharding

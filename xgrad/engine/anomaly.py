@@ -30,7 +30,8 @@ _SCRIPTS = os.path.join(_PACKAGE, "cli") + os.sep  # they use the package as use
 
 
 def is_ours(frame: Any) -> bool:
-    """Tell if a frame is xgrad's: its file is, or its module, for a public function's code may stand in a user's file.
+    """Return whether a frame is xgrad's, by its file or its module: a public function's code may stand in a user's
+    file.
 
     (dispatch/public_code.py: an operator that a user declares, a function of `from_jax`.)
     """
@@ -84,7 +85,7 @@ def modes(enabled: bool, check_nan: bool) -> dict[str, Any]:
 
 
 def watched() -> bool:
-    """Tell if a run that begins now must be observed, node by node."""
+    """Return whether a run that begins now must be observed, node by node."""
     return state.anomaly or state.recorder is not None or log.isEnabledFor(logging.DEBUG)
 
 

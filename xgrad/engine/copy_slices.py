@@ -33,7 +33,7 @@ from .programs.formula import Formula
 
 
 class CopySlices(InternalNode):
-    """Edge 0 is the base's edge before the write, the others are those of `fn`."""
+    """Edge 0 is the base's edge before the write, the others are the edges of `fn`."""
 
     fn: Node | None
 
@@ -78,7 +78,7 @@ class CopySlices(InternalNode):
         return None if own is None else _of_write(self.chain.program, own, needs & 1)
 
     def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
-        assert self.fn is not None  # or there would be no formula
+        assert self.fn is not None  # a node whose fn is None has no formula
         return [*self.chain.starts, *self.fn.operands(unpacking)]
 
     def outline(self, facts: list[Any], operands: list[Any]) -> bool:

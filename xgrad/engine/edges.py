@@ -1,7 +1,7 @@
 """Edges: where the gradient of a tensor goes.
 
 An edge is a pair (node, number of that node's input).  The gradient of a tensor with a history goes to its `grad_fn`,
-that of a leaf to its AccumulateGrad, that of any other tensor nowhere: (None, 0).
+the gradient of a leaf to its AccumulateGrad, the gradient of any other tensor nowhere: (None, 0).
 """
 
 import weakref

@@ -10,7 +10,7 @@ from ..execution.programs.half import summed
 
 
 def expandable(shape: tuple[Any, ...], to: tuple[Any, ...]) -> bool:
-    """Tell if `shape` can be broadcast to `to`."""
+    """Return whether `shape` can be broadcast to `to`."""
     return len(shape) <= len(to) and all(s in (1, t) for s, t in zip(reversed(shape), reversed(to), strict=False))
 
 

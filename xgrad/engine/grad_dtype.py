@@ -42,7 +42,7 @@ def grad_dtype(self: Tensor) -> dtype_type | None:
     """The dtype of this leaf's gradient: its own unless another was set; None if gradients are not cast.
 
     A gradient that arrives at the leaf is cast to it, so a leaf in bfloat16 can gather its gradient in float32.  Raises
-    `RuntimeError` for a tensor that is no leaf, for a value that is no dtype and if `.grad` has another dtype.
+    `RuntimeError` for a tensor that is not a leaf, for a value that is not a dtype and if `.grad` has another dtype.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, dtype=xgrad.bfloat16, requires_grad=True)

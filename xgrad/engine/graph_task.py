@@ -18,7 +18,8 @@ _order = itertools.count()  # among equal sequence numbers the first queued runs
 
 
 class ExecInfo:
-    """Tells if a node is needed, and which of its inputs are captured, as {input number: places in the results}."""
+    """The part of a node in a run: whether it is needed, and its captured inputs, as {input number: places in the
+    results}."""
 
     __slots__ = ("captures", "needed")
 
@@ -146,7 +147,7 @@ class GraphTask:
                     break
 
     def will_execute(self, node: Node) -> bool:
-        """Tell if this run evaluates `node`, or captures a gradient there."""
+        """Return whether this run evaluates `node`, or captures a gradient there."""
         if not self.exec_info:
             return node in self.dependencies
         entry = self.exec_info.get(node)

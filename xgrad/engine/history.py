@@ -17,7 +17,7 @@ from .view_nodes import chain_node
 
 
 def grad_fn(self: Tensor) -> Node | None:
-    """The node that made this tensor, or None for a leaf; that of a stale view is regenerated."""
+    """The node that made this tensor, or None for a leaf; the node of a stale view is regenerated."""
     meta = self._view
     if meta is not None and meta.attr_version != self._version:
         _regenerate(self, meta)
@@ -28,7 +28,7 @@ def _regenerate(view: Tensor, meta: ViewMeta) -> None:
     """Make the grad_fn of a view from its base's present history."""
     base = meta.base
     if (view._grad_fn is None and not base._requires_grad) or base._storage is not view._storage:
-        # A leaf, or nothing to differentiate.  The version stays old, for the base may require grad later.
+        # A leaf, or nothing to differentiate.  The version stays old, because the base may require grad later.
         return
     if meta.creation_meta is not CreationMeta.DEFAULT:
         raise view_error(view, indirect=True)
@@ -43,7 +43,7 @@ def _regenerate(view: Tensor, meta: ViewMeta) -> None:
 def rebase_history(self: Tensor, node: Node) -> None:
     """Make `node` the history of a tensor that was written in place.
 
-    Tensor hooks stay with the old node, for they observe the tensor as it was; a retain-grad hook moves to the new.
+    Tensor hooks stay with the old node, because they observe the tensor as it was; a retain-grad hook moves to the new.
     """
     meta = self._view
     if meta is None:
@@ -58,8 +58,8 @@ def rebase_history(self: Tensor, node: Node) -> None:
     if base._retains_grad:
         move_retained_hook(base, copy_slices)
     base._grad_fn, base._output_nr, base._requires_grad = copy_slices, 0, True
-    # The view's own grad_fn is regenerated when it is next read, for its version is old now.  If the view retains its
-    # gradient, the hook has to be on the new node before backward runs.
+    # The view's own grad_fn is regenerated when it is next read, because its version is old now.  If the view retains
+    # its gradient, the hook has to be on the new node before backward runs.
     self._requires_grad = True
     if self._retains_grad:
         self.grad_fn  # noqa: B018
@@ -68,7 +68,7 @@ def rebase_history(self: Tensor, node: Node) -> None:
 def history_of_view(self: Tensor, base: Tensor) -> Any:
     """Make a function that returns the grad_fn of a view that was just written, to which it refers weakly.
 
-    If the view has died, the function makes the grad_fn again, from that of `base`: the CopySlices whose `fn` is
+    If the view has died, the function makes the grad_fn again, from the grad_fn of `base`: the CopySlices whose `fn` is
     asking.
     """
     view_fn, base_fn = weakref.ref(self.grad_fn), weakref.ref(base._grad_fn)

@@ -31,8 +31,8 @@ EVERYWHERE = Hooks()  # {id: True} of the hooks of all modules and of all optimi
 class RemovableHandle:
     """Removes the hook for which it was returned; usable as a context manager.
 
-    It refers weakly to the hook's container, and to those of `extra_dict` (one, or a list), from which it removes what
-    is said of the hook.  Pickled together with the container it removes the same hook of the copy.
+    It refers weakly to the hook's container, and to the containers of `extra_dict` (one, or a list), from which it
+    removes what is said of the hook.  Pickled together with the container it removes the same hook of the copy.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, requires_grad=True)
@@ -90,7 +90,7 @@ def adopted(hooks: Any) -> Hooks | None:
 
 
 def register(hooks: dict[Any, Any], hook: Callable[..., Any], *flags: dict[Any, Any]) -> RemovableHandle:
-    """Add a hook to a container, and its id to those of `flags`.  Raises `TypeError` if it cannot be called."""
+    """Add a hook to a container, and its id to the dictionaries `flags`.  Raises `TypeError` if it cannot be called."""
     if not callable(hook):
         raise TypeError(f"a hook must be callable, but got {type(hook).__name__}")
     handle = RemovableHandle(hooks, extra_dict=flags)
@@ -112,7 +112,7 @@ class NodeHooks:
         self.post: Hooks = Hooks()
 
     def __bool__(self) -> bool:
-        """Tell if any hook is registered.  A removed hook has left its container, which may be empty then."""
+        """Return whether any hook is registered.  A removed hook has left its container, which may be empty then."""
         return bool(self.pre or self.post or self.retain or any(self.tensor.values()))
 
 
@@ -194,7 +194,7 @@ def run_post_hooks(
 
 
 def note_users_code() -> None:
-    """Tell the running backward that users' code is about to run, which may leave modes switched."""
+    """Note in the running backward that users' code is about to run, which may leave modes switched."""
     task = state.graph_task
     if task is not None:
         task.users_code = True

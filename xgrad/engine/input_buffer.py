@@ -42,7 +42,7 @@ def accumulate(buffer: list[Any], index: int, grad: list[Any]) -> None:
             buffer[index] = add_into(grad[0], buffer[index])
         else:
             buffer[index] = add_arrays(buffer[index], grad[0])
-    except (AttributeError, TypeError, ValueError):  # a sparse gradient is no array, and has no aval
+    except (AttributeError, TypeError, ValueError):  # a sparse gradient is not an array, and has no aval
         if SparseGradient not in (buffer[index].__class__, grad[0].__class__):
             raise
         total = sparse_gradient.add(_opened(buffer[index]), _opened(grad[0]))

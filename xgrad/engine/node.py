@@ -40,7 +40,7 @@ class Node:
     _topological: int = -1
     _metadata: dict | None = None
     is_accumulator: bool = False
-    static: Any = None  # shapes and dtypes that the formula asks for beyond those of `avals`
+    static: Any = None  # shapes and dtypes that the formula asks for beyond the ones in `avals`
 
     def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         """Compute the gradients of the operation's inputs, one for each of `next_edges`, None for an undefined one.
@@ -53,8 +53,8 @@ class Node:
     def formula(self, given: int, needs: int) -> Formula | None:
         """Return `apply` as a pure function, or None: then a compiled backward calls `apply`.
 
-        Bit i of `given` is set if the gradient of result i is defined, bit i of `needs` if that of edge i is wanted;
-        -1: all are.
+        Bit i of `given` is set if the gradient of result i is defined, bit i of `needs` if the gradient of edge i is
+        wanted; -1: all are.
         """
 
     def operands(self, unpacking: "Callable[[Node], None]") -> list[Any]:
@@ -85,21 +85,23 @@ class Node:
         return ""
 
     def is_watched(self) -> bool:
-        """Tell if a hook sees the gradients that arrive at this node or those that it computes."""
+        """Return whether a hook sees the gradients that arrive at this node or that it computes."""
         return self._hooks is not None and bool(self._hooks)
 
     def disposable(self) -> list[bool]:
-        """Tell for each operand if a program may donate its memory, once the graph holds the only reference."""
+        """Return for each operand whether a program may donate its memory, once the graph holds the only reference."""
         return []
 
     def tensor_hooks(self) -> Any:
         """The hooks of the leaf that an accumulator serves; None for any other node."""
 
     def misfit(self) -> None:
-        """Called by the engine when it changed the shape or dtype of a result to that of the result's edge."""
+        """Called by the engine when it changed the shape or dtype of a result to the shape or dtype of the result's
+        edge."""
 
     def takes_sparse(self) -> bool:
-        """Tell if a sparse gradient may arrive, in a `SparseGradient`; for other nodes the engine makes it dense."""
+        """Return whether a sparse gradient may arrive, in a `SparseGradient`; for other nodes the engine makes it
+        dense."""
         return False
 
     def release(self) -> None:
@@ -110,7 +112,7 @@ class Node:
         return type(self).__name__
 
     def __call__(self, *grads: Any) -> Any:
-        """Compute the gradients of the operation's inputs from those of its outputs, without hooks and checks.
+        """Compute the gradients of the operation's inputs from the gradients of its outputs, without hooks and checks.
 
         The computation is recorded if grad mode is on.
         """

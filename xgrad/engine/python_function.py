@@ -90,7 +90,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The tensors of `save_for_backward`; within jvp, those of `save_for_forward`."""
+        """The tensors of `save_for_backward`; within jvp, the tensors of `save_for_forward`."""
         if self._saved is None:
             raise FreedGraphError(
                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
@@ -178,7 +178,8 @@ class BackwardCFunction(TensorNode, FunctionCtx):
 
 
 def default_backward(ctx: Any, *grad_outputs: Any) -> Any:
-    """Compute the gradient of each argument of forward (None for those without one) from those of the outputs."""
+    """Compute the gradient of each argument of forward (None for an argument without one) from the gradients of the
+    outputs."""
     raise NotImplementedError(
         "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
         "backward mode AD."
@@ -316,7 +317,7 @@ def _place_outputs(
     """
     for tensor in dirty:
         tensor._bump()  # forward may have written by other means
-    # backward gets one gradient for each output; None for an output that is no tensor.
+    # backward gets one gradient for each output; None for an output that is not a tensor.
     node.avals = tuple(
         InputMetadata(o.shape, o._dtype)
         if isinstance(o, Tensor) and (node._materialize_non_diff_grads or differentiable(o, without))

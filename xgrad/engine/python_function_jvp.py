@@ -79,7 +79,7 @@ def set_tangents(
 
 
 def differentiable(output: Tensor, without: tuple[Any, ...]) -> bool:
-    """Tell if an output has a gradient and a tangent."""
+    """Return whether an output has a gradient and a tangent."""
     return output.dtype in INEXACT and not any(output is n for n in without)
 
 
@@ -132,7 +132,7 @@ def _set_in_place(output: Tensor, tangent: Tensor, level: int, had: Tensor | Non
 
 
 def _set_tangent(output: Tensor, tangent: Tensor, level: int, inputs: list, given: list) -> None:
-    """Set an output's tangent.  That of a view of an input must be the same view of the input's tangent."""
+    """Set an output's tangent.  The tangent of a view of an input must be the same view of the input's tangent."""
     base = output._base
     of = (
         None

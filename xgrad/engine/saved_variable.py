@@ -4,9 +4,9 @@ JAX arrays are immutable: a saved array can't be corrupted, and the version coun
 users rely on, not a protection (torch/csrc/autograd/saved_variable.cpp).
 
 Life: save → unpack (any number of times) → release.  Of an input the tensor itself is saved, so its identity survives;
-of an output the value and the version counter, for the tensor would close a cycle.  On the hot path a node stores an
-input as the bare Tensor in `node.saved`, beside its version.  A SavedVariable is made where there is more to store, or
-when `_raw_saved_*` is read.
+of an output the value and the version counter, because the tensor would close a cycle.  On the hot path a node stores
+an input as the bare Tensor in `node.saved`, beside its version.  A SavedVariable is made where there is more to store,
+or when `_raw_saved_*` is read.
 """
 
 from collections.abc import Callable
@@ -135,7 +135,7 @@ class SavedVariable:
         if is_output is None:
             raise RuntimeError(
                 "Trying to create a SavedTensor object from Python is forbidden. A node's _raw_saved_* attributes give "
-                "those of what it saved."
+                "the SavedTensors of what it saved."
             )
         self._is_output = is_output
         if weak_grad_fn is not None:
@@ -270,7 +270,7 @@ class SavedVariable:
         self._tensor = self._array = self._twin = self._packed = self._unpack = self._tangents = None
 
     def is_ours(self) -> bool:
-        """Tell if one of xgrad's kernels made the array, and no user has got a reference to it."""
+        """Return whether one of xgrad's kernels made the array, and no user has got a reference to it."""
         return self._array is not None and not self._counter.exported
 
     def array(self, owner: Any) -> Any:

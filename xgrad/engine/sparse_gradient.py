@@ -44,7 +44,7 @@ class SparseGradient:
         self.dtype: Any = tensor._dtype
 
     def shared(self) -> Any:
-        """The Tensor for a hook or a user, who may write to it: a shallow copy, for other nodes get it too."""
+        """The Tensor for a hook or a user, who may write to it: a shallow copy, because other nodes get it too."""
         return self.tensor if self.tensor.requires_grad else self.tensor._shallow()
 
 

@@ -103,7 +103,7 @@ def of_view(name: str, chain: ViewChain, key: tuple[Any, ...] | None) -> dict[An
     """Return the attributes of the node called `name` of one view; `key` is None if its grad_fn was regenerated."""
     if name.startswith("AsStrided") and key is None:  # of the whole chain from the base
         seen = chain.geometry
-        assert seen is not None  # without geometry there is no as_strided
+        assert seen is not None  # a view without geometry has no as_strided
         return {"size": seen.sizes, "stride": seen.strides, "storage_offset": seen.offset}
     if key is None or key[0] not in VIEWS:
         return {}

@@ -99,7 +99,8 @@ class ChainsBackward(Node):
 
 
 class RestridedBackward(Node):
-    """The backward of `as_strided` of a view whose base has no gradient: the view gets that of its own elements.
+    """The backward of `as_strided` of a view whose base has no gradient: the view gets the gradient of its own
+    elements.
 
     `own` leads from the base to the view, `chain` to the result of `as_strided`.  If the view shows an element in
     several places, each place gets an equal part of its gradient, as in PyTorch.

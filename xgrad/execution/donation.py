@@ -30,7 +30,7 @@ _call = _Call()
 
 
 class _NoRoomError(Exception):
-    """There is no memory for a copy."""
+    """Memory does not suffice for a copy."""
 
 
 class Writing:
@@ -39,7 +39,7 @@ class Writing:
     Where JAX has to trace the function, the call goes through Python, and an interrupt or a failure would lose the
     array.  The function itself, whose Python code runs only in a trace, makes a copy then, and so does `_compiling`.
 
-    Calling the object is for arrays that may be lost: those of a running backward.
+    Calling the object is for arrays that may be lost: the gradients of a running backward.
     """
 
     __slots__ = ("_facts", "_function", "_where", "jitted", "lower", "needs")
@@ -135,7 +135,7 @@ def run_writing(program: Writing, out: list[Any], box: list[Any], operands: tupl
 
 
 def _look(program: Writing, out: list, box: list, error: BaseException) -> None:
-    """Raise `LostValueError` after a failure if the array is deleted and there is no result."""
+    """Raise `LostValueError` after a failure if the array is deleted and the program gave no result."""
     if through_jax(error):
         program.renew()
     if not out and box[0].is_deleted():

@@ -35,7 +35,7 @@ def execute(program: Any, operands: Any, owners: Any = None) -> Any:
 
 
 def place_among(program: Any, operands: Any) -> DeclaredPlace | None:
-    """Return the declared place that a program runs at: its own, or that of its operands; None for JAX's devices.
+    """Return the declared place that a program runs at: its own, or the place of its operands; None for JAX's devices.
 
     Raises `RuntimeError` for operands of two declared backends.
     """
@@ -103,7 +103,7 @@ def deferred(box: list[Any], operands: Any, owned: bool) -> bool:
     """Return True if a write of the array in `box` is noted, and not run: its thread is lazy.
 
     If our kernels made it (`owned`), `box` has it as a Pending then, whose memory the queue may reuse.  If the thread
-    is not lazy, the array in `box` is no Pending.
+    is not lazy, the array in `box` is not a Pending.
     """
     if queue_now() is not None:
         array = box[0]

@@ -141,7 +141,7 @@ def sync() -> None:
     ...     xgrad.lazy.pending()
     ''
     """
-    for queue in (queue_now(), *(state.queues or {}).values()):  # those of lazy backends too
+    for queue in (queue_now(), *(state.queues or {}).values()):  # the queues of lazy backends too
         if queue is not None:
             queue.evaluate("sync()")
 

@@ -33,7 +33,7 @@ def alive_of(results: tuple[Any, ...], at_rest: int, at_rest_in_tuple: int) -> t
     number = 0
     for p in results:
         if p.__class__ is tuple:
-            held = count(p) > at_rest  # who has the tuple has its parts, which do not count that
+            held = count(p) > at_rest  # a reference to the tuple keeps its parts alive without raising their counts
             for i, part in enumerate(p):
                 if held or count(part) > at_rest_in_tuple:
                     live.append(number + i)

@@ -242,7 +242,7 @@ for _name in (
 
 
 def give_up(results: Any) -> None:
-    """Take results without a value off their queue: their numbers will be those of others."""
+    """Take results without a value off their queue: other results will take their numbers."""
     for p in results if results.__class__ is tuple else (results,):
         p.queue = None
 

@@ -215,7 +215,7 @@ class Queue:
     # -- noting again what was noted before (engine/transcript.py) --------------------------------------------------
 
     def named(self, x: Any) -> tuple[Any, ...] | None:
-        """Return code, aval and place of an array from outside, made an input; None if it is no such array."""
+        """Return code, aval and place of an array from outside, made an input; None if it is not an array."""
         if x.__class__ is Pending or isinstance(x, jax.Array):
             found = self._input(x)
             return None if found[1] is AT_ONCE else found
@@ -283,7 +283,7 @@ class Queue:
                     return
                 line = outside(_frame(1))
                 as_noted = nullcontext() if self.x64 is x64_enabled() else x64_for_now(self.x64)
-                # In a user's trace only: constants are computed in a trace then, for which jax 0.7 lacks a rule (scan).
+                # In a user's trace only: constants are computed in a trace then, which jax 0.7 has no rule for (scan).
                 with jax.ensure_compile_time_eval() if in_trace() else nullcontext(), as_noted:
                     self._evaluate(reason, line)
             finally:
@@ -378,7 +378,7 @@ class Queue:
         out.append([found[number] for number in fused.live])
 
     def _one_by_one(self, failure: Exception) -> None:
-        """Run each entry for itself after the whole has failed, which tells the one that fails.
+        """Run each entry for itself after the whole has failed, which finds the one that fails.
 
         Raises its error.  Entries that do not depend on it have their values then; the others are dropped, and what
         they were to replace is there again.

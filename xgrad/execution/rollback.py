@@ -1,4 +1,4 @@
-"""replaced: what in-place writes replaced, for the case that an operator fails and the new value is never computed.
+"""The values that in-place writes replaced, kept in case an operator fails and the new value is never computed.
 
 Invariant: a tensor that was written without a record has its old value back, as if the write had failed at its call.
 One whose write was recorded has not: its history belongs to the value that it would have.

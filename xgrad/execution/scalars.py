@@ -2,7 +2,7 @@
 
 JAX transfers a number to the device in each call, which takes 11 µs here, and an array with its value and weak type
 0.5.  So a number that comes again, a learning rate or a factor of the model, becomes an array; the program is the same.
-One that changes with each step stays a number, for making the array would take 57 µs.
+One that changes with each step stays a number, because making the array would take 57 µs.
 """
 
 from typing import Any

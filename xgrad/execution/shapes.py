@@ -14,7 +14,7 @@ from ..base.dtypes import WIDE, x64_enabled
 from .pending import Aval, Pending, aval_of
 
 MOST_RESULTS = 256  # of one program
-MOST_KEYS = 256  # avals of operands of one program, of which the results' are known
+MOST_KEYS = 256  # sets of operands' avals for which one program's results are known
 AT_ONCE: Any = object()  # in place of avals: a program has to run at once
 NUMBERS = {float: np.float64, int: np.int64, complex: np.complex128, bool: np.bool_}
 

@@ -54,7 +54,7 @@ def line_of(place: Any) -> tuple[str, int]:
 
 
 def lines(place: Any) -> str:
-    """Return `file.py:12`, or `In[7]:12` for a line of a notebook's cell; for no place that it is xgrad's own."""
+    """Return `file.py:12`, or `In[7]:12` for a line of a notebook's cell; `place` None is xgrad's own code."""
     if place is None:
         return "xgrad's own code"
     code, last = place

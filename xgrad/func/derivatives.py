@@ -46,7 +46,7 @@ def _place(number: Any, count: int) -> int:
 
 
 def replaced(args: tuple[Any, ...], new: Any, argnums: Any) -> tuple[Any, ...]:
-    """Return the arguments with those of these numbers replaced."""
+    """Return the arguments with the ones at `argnums` replaced."""
     out = list(args)
     numbers, values = (argnums, new) if isinstance(argnums, tuple) else ((argnums,), (new,))
     for number, value in zip(numbers, values, strict=True):
@@ -66,7 +66,7 @@ def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: 
     """Return the gradient function of a function that returns a 0-dim tensor, for the arguments with these numbers.
 
     Its results have the structure of those arguments.  `has_aux`: the function returns (output, aux), and the gradient
-    function (gradient, aux).  Raises `RuntimeError` for an output that is no 0-dim tensor.
+    function (gradient, aux).  Raises `RuntimeError` for an output that is not a 0-dim tensor.
 
     >>> import xgrad
     >>> from xgrad.func import grad

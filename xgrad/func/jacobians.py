@@ -96,7 +96,7 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """Return the Jacobian of a function, by forward mode: one `jvp` for each element of the input, all at once.
 
-    Its shape and structure are those of `jacrev`.
+    Its shape and structure are the same as in `jacrev`.
 
     >>> import xgrad
     >>> xgrad.func.jacfwd(lambda x: x * x)(xgrad.tensor([1.0, 2.0]))

@@ -2,7 +2,7 @@
 
 Source: torch/_functorch/functional_call.py.
 
-A module here is an `xgrad.nn.Module`; those of Flax and Equinox are functions of their parameters already.
+A module here is an `xgrad.nn.Module`; modules of Flax and Equinox are functions of their parameters already.
 """
 
 from collections.abc import Mapping, Sequence

@@ -31,8 +31,8 @@ def vmap(
     `randomness`: random operators inside raise ("error"), draw for each entry ("different") or once ("same").
     `chunk_size`: the most entries at a time, to save memory.
 
-    An in-place write of a mapped value into a tensor that is not mapped over is a `RuntimeError`, for it has no room
-    for a batch; so is reading a value (`item()`, `if x:`).  Raises `ValueError` for dimensions that don't fit.
+    An in-place write of a mapped value into a tensor that is not mapped over is a `RuntimeError`, because it has no
+    room for a batch; so is reading a value (`item()`, `if x:`).  Raises `ValueError` for dimensions that don't fit.
     Gradients go through it, and may be computed inside of it (`vmap(grad(f))`: one for each entry).
 
     >>> import xgrad

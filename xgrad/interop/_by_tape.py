@@ -1,12 +1,12 @@
-"""`to_jax(grad="tape")`: a pure function whose gradient in JAX is that of xgrad's backward.
+"""`to_jax(grad="tape")`: a pure function whose gradient in JAX is computed by xgrad's backward.
 
     run(*arrays)      a `jax.custom_vjp`
       forward         the function, on tensors that require grad
       backward        the function again, and `autograd.grad` with create_graph: itself such a `run`, so that
                       derivatives of any order are the tape's
 
-Invariant: all arrays are arguments of `run` and none is closed over, for they may be tracers of the transformation that
-differentiates it.
+Invariant: all arrays are arguments of `run` and none is closed over, because they may be tracers of the transformation
+that differentiates it.
 """
 
 from collections.abc import Callable
@@ -92,6 +92,6 @@ def _array(value: Any) -> Any:
 
 
 def _recorded(array: Any) -> Tensor:
-    """Return a tensor that requires grad, if its dtype can, and is no leaf: the function may write its arguments."""
+    """Return a tensor that requires grad, if its dtype can, and is not a leaf: the function may write its arguments."""
     tensor = from_foreign(array)
     return tensor.requires_grad_().clone() if tensor.dtype in dtypes.INEXACT else tensor

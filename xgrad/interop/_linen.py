@@ -111,7 +111,7 @@ class _Held:
         for path, leaf in leaves:
             names = named(path)
             if not is_array(leaf):
-                raise TypeError(f"wrap: the variable {'.'.join(names)} is no array, but a {described(leaf)}")
+                raise TypeError(f"wrap: the variable {'.'.join(names)} is not an array, but a {described(leaf)}")
             trainable = names[0] == "params"
             inside = names[1:] if trainable else names
             part = part_at(root, inside[:-1])

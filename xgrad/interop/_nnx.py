@@ -83,12 +83,12 @@ def _set(variable: Any, value: Any) -> None:
         cell.assign(value)
     else:
         raise TypeError(
-            f"a Variable of a wrapped module takes an array, for a tensor shares its value, but got "
+            f"a Variable of a wrapped module takes an array, because a tensor shares its value, but got "
             f"{type(value).__name__}"
         )
 
 
-_property = property(_get, _set, doc="The value; of a wrapped module that of its tensor.")
+_property = property(_get, _set, doc="The value; in a wrapped module, its tensor's value.")
 
 
 def _share_values() -> None:
@@ -190,7 +190,7 @@ class _Held:
         self.is_parameter = nnx.filterlib.to_predicate(wrt)
         self.seen: list[tuple[Any, tuple, tuple]] | None = None  # containers, with their keys and values
         self.cells: list[Cell] = []
-        self.others: list[tuple[tuple, Any]] = []  # (path, leaf) of leaves that are no tensors
+        self.others: list[tuple[tuple, Any]] = []  # (path, leaf) of leaves that are not tensors
         self.programs: dict[Any, Any] = {}
         self.program: Any = None
 
@@ -218,7 +218,7 @@ class _Held:
         self.look()
 
     def linked(self, root: NNXModule, path: tuple, leaf: Any) -> Cell | None:
-        """Return the cell of a leaf of the module; None for a leaf that is no Variable with an array."""
+        """Return the cell of a leaf of the module; None for a leaf that is not a Variable with an array."""
         if not isinstance(leaf, nnx.Variable):
             return None
         if not issubclass(type(leaf), nnx.Variable) or variablelib.is_array_ref(_slot.__get__(leaf)):
@@ -396,6 +396,6 @@ def _called(module: Any, method: Any, args: tuple, kwargs: dict) -> Any:
 
 
 _CHANGED = (
-    "wrap: a call of {kind} changes what is no Variable (an attribute that it sets or counts up, a Variable that it "
+    "wrap: a call of {kind} changes what is not a Variable (an attribute that it sets or counts up, a Variable that it "
     "removes), which the wrapped module cannot pass on. Keep what changes in an nnx.Variable."
 )

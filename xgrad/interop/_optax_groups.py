@@ -21,7 +21,7 @@ class ParamGroup(MutableMapping, dict):  # pyright: ignore[reportGeneralTypeIssu
 
     def __init__(self, entries: dict[str, Any], state: GroupState) -> None:
         self._state = state
-        self._structure = object()  # a new object whenever an entry changes that is no hyperparameter
+        self._structure = object()  # a new object whenever an entry changes that is not a hyperparameter
         dict.update(self, {key: value for key, value in entries.items() if key in _FIXED})
         self.take({key: self.prepare(key, value) for key, value in entries.items() if key not in _FIXED})
 

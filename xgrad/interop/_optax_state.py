@@ -60,7 +60,7 @@ class Layout:
     def masked(self, present: tuple[bool, ...]) -> tuple[Any, list[int]]:
         """Return the structure of the state for the parameters in `present`, and the places of its leaves.
 
-        Raises `RuntimeError` if that state is no part of the whole state.
+        Raises `RuntimeError` if that state is not part of the whole state.
         """
         if all(present):
             return self.tree, list(range(len(self.paths)))
@@ -194,7 +194,7 @@ class GroupState:
         return any(other[: len(of)] == of for other in self.paths)
 
     def get(self, name: str) -> Any:
-        """Return a hyperparameter: a number, or a tensor if it is no scalar or is being traced."""
+        """Return a hyperparameter: a number, or a tensor if it is not a scalar or is being traced."""
         tensor = self.tensors[self.hyperparameters[name][0]]
         if state.trace is not None or tensor.ndim:
             return tensor.clone()
@@ -271,7 +271,7 @@ class GroupState:
         return found
 
     def load(self, arrays: dict[int, Any]) -> None:
-        """Replace the state's arrays by those of `loaded`."""
+        """Replace the state's arrays by the arrays that `loaded` returned."""
         for i, array in arrays.items():
             old = self.tensors[i]._array
             array = array if isinstance(array, jax.Array) else jnp.asarray(array)

@@ -29,7 +29,7 @@ def step(
     functions: dict[str, Callable],
     unless: Any = None,
 ) -> None:
-    """Do the step; `all_params` are those of each state, `params` those that have a gradient.
+    """Do the step; `all_params` are the parameters of each state, `params` the ones that have a gradient.
 
     unless: an array; if it is above zero when the program runs, parameters and state stay as they are.
     """

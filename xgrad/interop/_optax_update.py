@@ -37,7 +37,7 @@ _added = jax.jit(checked(optax.apply_updates))
 
 
 class Part(NamedTuple):
-    """One group's share of a step: those of its parameters that have a gradient.  Refers to no values."""
+    """One group's share of a step: its parameters that have a gradient.  Refers to no values."""
 
     layout: Layout
     number: int  # the group's
@@ -292,7 +292,7 @@ class Update:
         return whole
 
     def _out_shardings(self, arrays: list, others: list, leaves: list) -> Any:
-        """Return the results' shardings, those of parameters and state, unless all are on one device.
+        """Return the results' shardings, as parameters and state have them, unless all are on one device.
 
         It holds as long as the `Update`: an in-place write keeps a storage's sharding, and `.data =` sets another one.
         """

@@ -76,7 +76,9 @@ def replaceable(path: str) -> int | None:
 def contents(data: memoryview, file: str) -> tuple[dict[str, FileTensor], dict[str, str]]:
     """Return the tensors of a file, and its metadata.  Raises `FileError`, which names the file and the key."""
     if len(data) < 8:
-        raise FileError(f"{file} is no safetensors file: it has {len(data)} bytes, fewer than the 8 of a header length")
+        raise FileError(
+            f"{file} is not a safetensors file: it has {len(data)} bytes, less than the 8 of a header length"
+        )
     length = int.from_bytes(data[:8], "little")
     if length > min(len(data) - 8, _LONGEST_HEADER):
         raise FileError(
@@ -104,7 +106,7 @@ def _parsed(header: bytes, file: str) -> dict[str, Any]:
             twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
             raise FileError(f"{file}: '{twice}' comes twice in the header")
         for name in found:
-            name.encode()  # half a surrogate pair is no text
+            name.encode()  # half a surrogate pair is not text
         return found
 
     try:

@@ -202,8 +202,8 @@ class Wrapped(Part):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"a wrapped {self._kind} cannot be pickled, for programs hang on it: save its state_dict() (xgrad.interop "
-            "has safetensors and orbax), and wrap the module again"
+            f"a wrapped {self._kind} cannot be pickled, because it holds compiled programs: save its state_dict() "
+            "(xgrad.interop has safetensors and orbax), and wrap the module again"
         )
 
 
@@ -245,7 +245,7 @@ def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def described(value: Any) -> str:
-    """Return an error's words for a value that is no module."""
+    """Return an error's words for a value that is not a module."""
     if isinstance(value, type):
         return f"the class {value.__name__}: make one of it first"
     return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -71,7 +71,7 @@ class Batches:
 class BatchIterator(Iterator):
     """One iteration over the batches.
 
-    `get_state` and `set_state` are those of the loader's iterator if it has them, as grain's does: the state after the
+    `get_state` and `set_state` are the loader's iterator's if it has them, as grain's does: the state after the
     last batch that `next` returned, not counting batches that were read ahead.
     """
 

@@ -59,7 +59,7 @@ def wrap(
     the program, as are the keyword arguments that `static_argnames` names; other numbers are traced.  `policy`: the
     values that are saved for backward (see `xgrad.from_jax`), by default those that JAX itself would save.
 
-    Raises `TypeError` for an object that is no Equinox module, `ValueError` for a module without parameters.
+    Raises `TypeError` for an object that is not an Equinox module, `ValueError` for a module without parameters.
 
     >>> import equinox as eqx, jax, xgrad
     >>> linear = eqx.nn.Linear(2, 3, key=jax.random.key(0))

@@ -18,10 +18,10 @@ __all__ = ["LinenModule", "NNXModule", "wrap"]
 def wrap(module: Any, variables: Any = None, *inputs: Any, **options: Any) -> Any:
     """Make a Flax module an `xgrad.nn.Module`, which `loss.backward()` trains.
 
-    A call takes and returns tensors in the place of arrays, and runs the module as one JAX function, so there are no
-    hooks in between.  Flags (True and False) among the arguments are part of the program, as are the keyword arguments
-    that `static_argnames` names; other numbers are traced.  `policy`: the values that are saved for backward (see
-    `xgrad.from_jax`), by default those that JAX itself would save.
+    A call takes and returns tensors in the place of arrays, and runs the module as one JAX function, so hooks in
+    between do not run.  Flags (True and False) among the arguments are part of the program, as are the keyword
+    arguments that `static_argnames` names; other numbers are traced.  `policy`: the values that are saved for backward
+    (see `xgrad.from_jax`), by default those that JAX itself would save.
 
     **NNX**: `wrap(module, method=None, wrt=nnx.Param)`.  Parameters (`nnx.Param`, or the Variables that the NNX filter
     `wrt` picks) are leaf tensors, named by their paths, and share their values with the module's Variables: each sees
@@ -40,9 +40,9 @@ def wrap(module: Any, variables: Any = None, *inputs: Any, **options: Any) -> An
     `jax.random.fold_in(key, count)`.  A call may pass its own `rngs=`, and its own `mutable=`: then it returns
     (result, changed collections), as `apply` does.  `net.variables` is the tree with the latest arrays.
 
-    Raises `TypeError` for an object that is no module of Flax, and for Variables with a mutable reference; `ValueError`
-    for a module without parameters and variables that are no tree of collections; `RuntimeError` in a call that changes
-    attributes of an NNX module that are no Variables.
+    Raises `TypeError` for an object that is not a module of Flax, and for Variables with a mutable reference;
+    `ValueError` for a module without parameters and variables that are not a tree of collections; `RuntimeError` in a
+    call that changes attributes of an NNX module that are not Variables.
 
     >>> import xgrad
     >>> from flax import nnx

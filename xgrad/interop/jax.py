@@ -54,7 +54,7 @@ def from_jax(
     arrays or numbers are traced, as `jax.jit` traces them; any other leaf is static, as are the arguments that
     `static_argnums` and `static_argnames` name, and must be hashable: each of its values has a program of its own.
     Tensors arrive as arrays; every result is a tensor, and all of them share one node.  Gradients are `jax.vjp`'s
-    (those of a `jax.custom_vjp` inside), in PyTorch's convention for complex numbers, to any order; tangents are
+    (or come from a `jax.custom_vjp` inside), in PyTorch's convention for complex numbers, to any order; tangents are
     `jax.jvp`'s.
 
     `policy` selects the values that are saved for backward, as in `jax.checkpoint`.  None: the arguments; backward
@@ -110,13 +110,13 @@ def to_jax(function: Callable[..., Any] | None = None, *, grad: str = "jax") -> 
     computed, also through a `backward()` inside.  It does not know the tape's marks: `detach()` and `no_grad` stop no
     gradient (`from_jax(jax.lax.stop_gradient)` does), arguments don't require grad, and of an `autograd.Function` it
     differentiates the forward.  "tape": xgrad's backward, which follows these marks and runs hooks; arguments
-    require grad and are no leaves.  It is a `jax.custom_vjp`: there is no forward mode, backward runs the function
+    require grad and are not leaves.  It is a `jax.custom_vjp`: it has no forward mode, backward runs the function
     once more, and the results must be arrays.  Sub-gradients are PyTorch's either way, gradients of complex numbers
     JAX's: the conjugates of PyTorch's.
 
-    The function's effects on tensors from outside are no part of the pure function: under a trace a write to such a
+    The function's effects on tensors from outside are not part of the pure function: under a trace a write to such a
     tensor puts a tracer into it, and a later use is JAX's `UnexpectedTracerError`; assigning `.data` mends it.
-    Without `function`, a decorator.  Raises `TypeError` if `function` is no function, `RuntimeError` for an argument
+    Without `function`, a decorator.  Raises `TypeError` if `function` is not a function, `RuntimeError` for an argument
     that requires grad, whose history would end here, and `TracedValueError` where it reads a value under a trace.
 
     >>> import jax, jax.numpy as jnp, xgrad
@@ -177,7 +177,7 @@ class _Structures:
         except TypeError:
             raise TypeError(
                 f"from_jax: {self.name}() has a program for each value of a static argument, which must be hashable, "
-                f"as what is no array is: got {[*(n for *_, n in others), *(v for *_, v in static)]!r}"
+                f"like everything that is not an array: got {[*(n for *_, n in others), *(v for *_, v in static)]!r}"
             ) from None
         if structure is None:
             structure = _Structure(self, tree, places, others, static)

@@ -38,7 +38,7 @@ class Optimizer:
         masked, partitioned, accumulated (`optax.MultiSteps`), with schedules.
 
     optax sees the parameters of a group as a list, or, if they have names, as a dictionary by these: masks and labels
-    have that structure.  Each group has a state of its own, so that a global norm is that of a group.
+    have that structure.  Each group has a state of its own, so that a global norm is the norm of one group.
 
     Hyperparameters that `optax.inject_hyperparams` makes part of the state are entries of the group, under optax's
     names: `optimizer.param_groups[0]["learning_rate"] = 0.01`.  Other ones are constants of the program.
@@ -47,8 +47,9 @@ class Optimizer:
     made dense.  A step can be part of a function under `xgrad.compile`; sharded parameters keep their sharding, and
     their state is sharded alike.
 
-    Raises `ValueError` for no parameters, a tensor that is no leaf, and one that is in several groups; `TypeError` for
-    a parameter that is no tensor and a `tx` that is no transformation; warns of a tensor that is twice in a group.
+    Raises `ValueError` for no parameters, a tensor that is not a leaf, and one that is in several groups; `TypeError`
+    for a parameter that is not a tensor and a `tx` that is not a transformation; warns of a tensor that is twice in a
+    group.
 
     >>> import optax, xgrad
     >>> from xgrad.interop.optax import Optimizer
@@ -196,7 +197,7 @@ class Optimizer:
             arrays, numbers, or functions of JAX arrays, such as `value_fn`, which gets the parameters of a group.
 
         A function that the transformation really calls, such as a line search's, is traced in each step, and its
-        program compiled again only if it computes something else; the closure's backward is no part of it.
+        program compiled again only if it computes something else; the closure's backward is not part of it.
 
         >>> import optax, xgrad
         >>> from xgrad.interop.optax import Optimizer
@@ -411,7 +412,7 @@ class Optimizer:
 
         JAX's and NumPy's arrays may stand in the place of tensors; each is copied to the state's placement.  Raises
         `ValueError` for other groups, and `RuntimeError` for keys that are missing or unexpected and for shapes and
-        dtypes that differ, all of which it names; nothing has been changed then.
+        dtypes that differ, and names all of them; nothing has been changed then.
         """
         state_dict = dict(state_dict)
         for hook in [*self._load_state_dict_pre_hooks.values()]:

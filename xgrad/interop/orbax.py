@@ -45,7 +45,7 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     tree: dictionaries, lists, tuples and JAX's other pytrees of Tensors, arrays, numbers, strings, None and
     Generators.  Only values are saved: restoring takes classes, `requires_grad` and places from a tree like this one.
 
-    Raises `FileExistsError` (with `overwrite`: only if it is no checkpoint), `TypeError` and `ValueError` for a leaf
+    Raises `FileExistsError` (with `overwrite`: only if it is not a checkpoint), `TypeError` and `ValueError` for a leaf
     that can't be saved, with its name.
 
     >>> import os, tempfile, xgrad
@@ -64,7 +64,7 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
     stored = plain(tree)
     with _checkpointer() as checkpointer:
         if epath.Path(where).exists() and not (overwrite and _is_checkpoint(where)):
-            how = "which is no checkpoint" if overwrite else "overwrite=True replaces a checkpoint"
+            how = "which is not a checkpoint" if overwrite else "overwrite=True replaces a checkpoint"
             raise FileExistsError(f"{where} exists: {how}")
         checkpointer.save(where, args=ocp.args.PyTreeSave(stored), force=overwrite)
 
@@ -167,7 +167,7 @@ class _Source:
         if like is None:
             return self._as_saved(None if device is None else placement_of(device))
         if device is not None:
-            raise ValueError("give like, whose leaves tell the places, or device, but not both")
+            raise ValueError("give like, whose leaves define the places, or device, but not both")
         new = answered(like, self.values(fitting(like, self.saved, self.name, strict)))
         return renewed(like, new)
 
@@ -213,7 +213,7 @@ class _Source:
 class Manager:
     """The checkpoints of a training run, by step, in a folder: orbax's `CheckpointManager` for trees of xgrad.
 
-    `options` are those of `orbax.checkpoint.CheckpointManagerOptions`: `max_to_keep`, `save_interval_steps`,
+    `options` are `orbax.checkpoint.CheckpointManagerOptions`'s: `max_to_keep`, `save_interval_steps`,
     `best_fn`, ...  Saving goes on in the background unless `enable_async_checkpointing=False`: the tensors may be
     changed meanwhile, and the saved values are those at the call.  `manager` is orbax's own object.
 
@@ -256,12 +256,10 @@ class Manager:
         self.manager.wait_until_finished()
         steps = self.all_steps()
         if step is None and not steps:
-            raise FileNotFoundError(f"there are no checkpoints in {self.manager.directory}")
+            raise FileNotFoundError(f"{self.manager.directory} has no checkpoints")
         step = max(steps) if step is None else _checked_step(step)
         if step not in steps:
-            raise FileNotFoundError(
-                f"there is no checkpoint of step {step} in {self.manager.directory}, but of {steps}"
-            )
+            raise FileNotFoundError(f"{self.manager.directory} has no checkpoint of step {step}, but of {steps}")
         name = f"{self.manager.directory} (step {step})"
         with _reading(name):
             metadata = self.manager.item_metadata(step)
@@ -326,11 +324,11 @@ def _narrowed(array: np.ndarray, name: str, what: str) -> np.ndarray:
 def _opened(path: Any) -> Iterator[_Source]:
     where = _place(path)
     if not epath.Path(where).is_dir():
-        raise FileNotFoundError(f"there is no checkpoint at {where}")
+        raise FileNotFoundError(f"no checkpoint exists at {where}")
     with _checkpointer() as checkpointer:
         with _reading(where):
             if not _is_checkpoint(where):
-                raise CheckpointError(f"{where} is no checkpoint of a tree, or was not completed")
+                raise CheckpointError(f"{where} is not a checkpoint of a tree, or was not completed")
             metadata = checkpointer.metadata(where).item_metadata
             if metadata is None:
                 raise CheckpointError(f"{where} does not say what it holds: it is damaged")

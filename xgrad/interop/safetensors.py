@@ -1,7 +1,7 @@
 """safetensors: `state_dict`s as files without executable content (https://github.com/huggingface/safetensors).
 
 Invariants: a file is checked as a whole before a value of it is used, and a model is changed only if all of it can be
-(`load_into`); a file that is written takes its name when it is complete.  The functions are those of
+(`load_into`); a file that is written takes its name when it is complete.  The functions are the same as in
 `safetensors.torch`.
 """
 
@@ -41,7 +41,7 @@ def save_file(tensors: Mapping[str, Tensor], path: Any, metadata: Mapping[str, s
 
     A view is written as its own elements.  Raises `RuntimeError` for tensors that share elements, which the file would
     separate (`save_model` writes one of them), and for one with parts on other hosts; `TypeError` for a value that is
-    no dense tensor, and for a dtype that the format does not know (complex128).
+    not a dense tensor, and for a dtype that the format does not know (complex128).
 
     >>> import os, tempfile, xgrad
     >>> from xgrad.interop import safetensors

@@ -182,9 +182,9 @@ def _array_of(source: Any, dtype: np.dtype, name: str, where: Any, own: bool, mu
             f"{dtype.name} becomes {dtypes.WIDE[dtype]} while JAX's 64-bit mode is off" if narrows
             else f"JAX does not know its device, {source.device}" if not known
             else "it is not contiguous" if not source.is_contiguous() or source.is_conj() or source.is_neg()
-            else f"its first element is at no multiple of {_ALIGNED} bytes"
+            else f"its first element is not at a multiple of {_ALIGNED} bytes"
         )  # fmt: skip
-        raise ValueError(f"{called(name)}can't share the memory of this tensor, for {why}: leave copy out")
+        raise ValueError(f"{called(name)}can't share the memory of this tensor, because {why}: leave copy out")
     if own and shares:
         tensor = tensor.clone()
     if narrows:

@@ -33,7 +33,7 @@ def _filled(value: Any, found: Any) -> Any:
 
 
 def only(value: Any, found: Any) -> Any:
-    """Return `value` with `found` at the places, and None for all that is no tensor: dimensions, or gradients."""
+    """Return `value` with `found` at the places, and None for all that is not a tensor: dimensions, or gradients."""
     if isinstance(value, _Place):
         return found[value]
     if isinstance(value, (list, tuple)) and _has_place(value):
@@ -115,7 +115,7 @@ class Call:
 
 
 def wanted(place: Any, flat: Any) -> Any:
-    """Return `flat`'s items at the places, and False for all that is no tensor."""
+    """Return `flat`'s items at the places, and False for all that is not a tensor."""
     if isinstance(place, _Place):
         return flat[place]
     if isinstance(place, (list, tuple)) and _has_place(place):

@@ -170,7 +170,7 @@ class CustomOpDef:
     def register_torch_dispatch(self, torch_dispatch_class: type, fn: Callable[..., Any] | None = None, /) -> Any:
         """Register what the operator does to a subclass of Tensor: `fn(cls, func, types, args, kwargs)`.
 
-        Raises `NotImplementedError` for a class that is no subclass of Tensor: xgrad has no dispatch modes.
+        Raises `NotImplementedError` for a class that is not a subclass of Tensor: xgrad has no dispatch modes.
         """
         return register_rule(self._opoverload, torch_dispatch_class, fn)
 

@@ -49,7 +49,7 @@ def infer_schema(
     are the arguments that are written.
 
     Raises `ValueError` for a parameter without a type hint, a type that no schema has, variadic and positional-only
-    parameters, and a name in `mutates_args` that is no tensor of the function's.
+    parameters, and a name in `mutates_args` that is not a tensor of the function.
 
     >>> import xgrad
     >>> def scaled(x: xgrad.Tensor, by: float = 2.0, *, dims: list[int] | None = None) -> xgrad.Tensor:

@@ -1,6 +1,6 @@
 """Library, define, impl: operators of a schema, and kernels that are registered one by one (PyTorch: torch/library.py).
 
-An operator that was defined so is no black box: without a registered derivative the operators that its kernel calls
+An operator that was defined so is not a black box: without a registered derivative the operators that its kernel calls
 are recorded, as PyTorch's dispatcher does.
 """
 
@@ -65,7 +65,7 @@ class Library:
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Define an operator by its schema, e.g. "f(Tensor x, int k=1) -> Tensor"; return its name.
 
-        It lives as long as the library.  Raises `RuntimeError` for a text that is no schema, and for a name and
+        It lives as long as the library.  Raises `RuntimeError` for a text that is not a schema, and for a name and
         overload that is defined already.
         """
         if self.kind == "IMPL":
@@ -98,7 +98,7 @@ class Library:
         A later kernel takes the place of an earlier one.  Raises `RuntimeError` for an operator that is not defined.
         """
         if with_keyset:
-            raise NotImplementedError("impl(): there are no dispatch key sets here: with_keyset must be False")
+            raise NotImplementedError("impl(): xgrad has no dispatch key sets: with_keyset must be False")
         if isinstance(op_name, OpOverload):
             op_name = op_name._qualname
         operator = operator_of(f"{self.ns}::{op_name.rpartition('::')[2]}")

@@ -34,7 +34,7 @@ def opcheck(
     test_schema: it writes the arguments that its schema names and no others, and returns no alias of one.
     test_autograd_registration: if an argument requires grad, the results have a formula, or there is none to find.
     test_faketensor: its fake kernel gives the shapes, dtypes and devices of its results.
-    test_aot_dispatch_dynamic: under `xgrad.compile` values and gradients are those of an eager call.
+    test_aot_dispatch_dynamic: under `xgrad.compile` values and gradients equal an eager call's.
 
     Raises `OpCheckError` for the first test that fails, unless `raise_exception` is False.
 

@@ -167,7 +167,7 @@ class OpOverload:
         return self._schema.is_mutable and all(r.alias for r in self._schema.returns)
 
     def written_results(self, values: list[Any], named: dict[str, Any]) -> Any:
-        """Return the results of an operator of which `returns_written` is true: arguments, or None."""
+        """Return the results of an operator whose `returns_written` is true: arguments, or None."""
         given = zip(self._schema.arguments, [*values, *named.values()], strict=True)
         by_alias = {a.type.alias: v for a, v in given if a.type.is_write}
         found = tuple(by_alias[r.alias] for r in self._schema.returns)

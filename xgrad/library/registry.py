@@ -46,7 +46,7 @@ class OpOverloadPacket:
         )
 
     def overloads(self) -> list[str]:
-        """Return the names of its overloads; that of the one without a name is "default"."""
+        """Return the names of its overloads; the overload without a name is called "default"."""
         return [*self._overloads]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -70,7 +70,7 @@ REQUIRED: Any = _Required()
 class Schema:
     """An operator's schema.
 
-    Raises `RuntimeError` for a text that is no schema.
+    Raises `RuntimeError` for a text that is not a schema.
 
     >>> schema = Schema("f(Tensor x, float k=2.0, *, int[] dims=[0]) -> (Tensor, Tensor[])", "mine")
     >>> print(schema)

@@ -81,7 +81,7 @@ def _on_host(call: Any, kind: str | None, arrays: Any, places: list[int], shapes
     operator = call.operator
     try:
         place = jax.local_devices(backend="cpu")[0]
-    except RuntimeError:  # JAX was told of other platforms only
+    except RuntimeError:  # JAX was configured for other platforms only
         place = None
     enabled, state.grad_enabled = state.grad_enabled, False
     try:

@@ -59,7 +59,7 @@ class _Listed(Module):
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
-        """Add modules at the end; returns this one.  Raises `TypeError` for an argument that is no iterable."""
+        """Add modules at the end; returns this one.  Raises `TypeError` for a non-iterable."""
         if not isinstance(modules, Iterable):
             raise TypeError(f"extend should be called with an iterable, but got {type(modules).__name__}")
         for module in list(modules):

@@ -53,7 +53,7 @@ class WithHooks:
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known.
 
-        Both are tuples, with None for a value that is no tensor or has no gradient.  A returned tuple replaces
+        Both are tuples, with None for a value that is not a tensor or has no gradient.  A returned tuple replaces
         grad_input.
         """
         return self._register_backward(hook, True, prepend)
@@ -90,7 +90,7 @@ class WithHooks:
         return registered(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call a hook as the public method does; that of the outermost module may return another dictionary."""
+        """Call a hook as the public method does; the hook of the outermost module may return another dictionary."""
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
                 "Cannot register the same function as the state dict post hook that was previously registered via "

@@ -1,6 +1,6 @@
 """First values of parameters, drawn or set in place and not recorded (PyTorch: torch/nn/init.py).
 
-The distributions are PyTorch's; the numbers are those of xgrad's generator.  Each function returns the tensor that it
+The distributions are PyTorch's; the numbers come from xgrad's generator.  Each function returns the tensor that it
 was given.
 """
 
@@ -76,7 +76,7 @@ def trunc_normal_(
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
-            "incorrect: few of such numbers can be told apart.",
+            "incorrect: few of such numbers differ.",
             stacklevel=3,  # no_grad's wrapper is between
         )
     # The lower tail has small probabilities, which floats resolve; the upper one has 1 less them, which they don't.
@@ -201,7 +201,7 @@ def kaiming_uniform_(
     """Draw uniformly with the standard deviation gain/√fan (He et al. 2015).
 
     `a`: the negative slope of a leaky ReLU that follows.  `mode`: "fan_in" preserves the variance of forward,
-    "fan_out" that of backward.
+    "fan_out" the variance of backward.
 
     >>> import xgrad
     >>> w = xgrad.nn.init.kaiming_uniform_(xgrad.empty(3, 6), nonlinearity="relu")

@@ -64,7 +64,7 @@ class Module(WithHooks):
     _modules: "dict[str, Module | None]"
 
     dump_patches: bool = False
-    call_super_init: bool = False  # True: `__init__` calls that of the next class, with all arguments
+    call_super_init: bool = False  # True: `__init__` calls the next class's, with all arguments
     _version: int = 1
     _compiled_call_impl: Any = None
 
@@ -293,7 +293,8 @@ class Module(WithHooks):
     def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
         """Put a module under a dotted name; with `strict` there must be one already.
 
-        Raises `ValueError` for no name and for no module, `AttributeError` where the path leads to none.
+        Raises `ValueError` for an empty name or a value that is not a module, `AttributeError` if the path does not
+        exist.
         """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
@@ -412,7 +413,7 @@ class OptimizedModule(Optimized, Module):  # pyright: ignore[reportIncompatibleV
 
     It has the very same parameters, so an optimizer takes them, and another module takes it as a part; in its state
     they have PyTorch's names.  Other attributes are read from and set on the original module.  Its hooks are part of
-    the programs, those of this module run around them.  A copy, also one by pickle, compiles its own programs.
+    the programs, the hooks of this module run around them.  A copy, also one by pickle, compiles its own programs.
     `metrics()`, `reset()`, `lower()`, `as_text()`, `cost_analysis()`, `memory_analysis()`: see `xgrad.compile`.
     (PyTorch: torch._dynamo.OptimizedModule.)
 

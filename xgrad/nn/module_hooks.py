@@ -42,7 +42,7 @@ class ModuleHook:
 
 
 def registered(hooks: Any, hook: Any, prepend: bool = False, **flags: Any) -> RemovableHandle:
-    """Add a hook to an ordered dictionary, at its end or its beginning, and its id to those of `flags`.
+    """Add a hook to an ordered dictionary, at its end or its beginning, and its id to the dictionaries `flags`.
 
     Raises `TypeError` if the hook cannot be called.
     """

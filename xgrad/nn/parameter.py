@@ -36,7 +36,7 @@ class Parameter(Tensor, metaclass=_Marked):
     """A tensor that is a parameter of a Module: assigned as an attribute, it is listed in `parameters()`.
 
     Shares the storage of `data` (default: an empty tensor), and requires grad unless `requires_grad=False`.
-    Raises `TypeError` if `data` is no Tensor, `RuntimeError` for a dtype without gradients.
+    Raises `TypeError` if `data` is not a Tensor, `RuntimeError` for a dtype without gradients.
 
     >>> import xgrad
     >>> p = xgrad.nn.Parameter(xgrad.ones(2))
@@ -158,7 +158,7 @@ class UninitializedTensorMixin:
         return type(self)._of(self._shapeless.to(*args, **kwargs), self._requires_grad)
 
     def detach(self) -> Any:
-        """Return itself: there is no value to share.  So a state_dict has it."""
+        """Return itself: it has no value to share.  So a state_dict has it."""
         return self
 
     def share_memory_(self) -> Any:
@@ -186,7 +186,7 @@ def is_lazy(param: Any) -> bool:
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):  # pyright: ignore[reportIncompatibleMethodOverride]
-    """A Parameter that gets its shape later: those of lazy modules, from the first batch.
+    """A Parameter of a lazy module, which gets its shape from the first batch.
 
     `to`, `requires_grad_`, `state_dict` and copies work before; operators raise `ValueError`.
 

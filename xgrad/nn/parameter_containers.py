@@ -1,6 +1,6 @@
 """Modules that contain parameters: ParameterList, ParameterDict (PyTorch: torch/nn/modules/container.py).
 
-A tensor that is put in becomes a Parameter; other values stay as they are, and are no state.
+A tensor that is put in becomes a Parameter; other values stay as they are, and are not state.
 """
 
 import operator
@@ -86,7 +86,7 @@ class ParameterList(_Parameters):
         return self
 
     def extend(self, values: Iterable[Any]) -> "ParameterList":
-        """Add values at the end; returns this list.  Raises `TypeError` for a tensor and for no iterable."""
+        """Add values at the end; returns this list.  Raises `TypeError` for a tensor or a non-iterable."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in list(values):

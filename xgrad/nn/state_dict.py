@@ -1,7 +1,7 @@
 """The state of a module as a dictionary of tensors, and back (PyTorch: `Module.state_dict`, `load_state_dict`).
 
 Each module of the tree saves and loads its own part (`_save_to_state_dict`, `_load_from_state_dict`), which a class may
-override; `state_dict._metadata` has its `_version`, so that it can tell how old a state is.
+override; `state_dict._metadata` has its `_version`, so that it knows how old a state is.
 """
 
 from collections import OrderedDict
@@ -84,7 +84,7 @@ def state_dict(
 
 
 def save_own_state(self: Any, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-    """Put the module's own parameters and buffers, not those of modules inside, into `destination`."""
+    """Put the module's own parameters and buffers, not the ones of modules inside, into `destination`."""
     for name, value in _own_state(self).items():
         destination[prefix + name] = value if keep_vars else value.detach()
     if _has_extra_state(self, "get_extra_state"):
@@ -115,8 +115,8 @@ def load_state_dict(
 
     The tensors may be PyTorch's own: `model.load_state_dict(torch_model.state_dict())`.
 
-    Raises `RuntimeError` for shapes that differ and, if `strict`, for names that are missing or unexpected, all of
-    which it lists; as in PyTorch the tensors that fit have then been loaded.
+    Raises `RuntimeError` for shapes that differ and, if `strict`, for names that are missing or unexpected, and lists
+    all of them; as in PyTorch the tensors that fit have then been loaded.
 
     >>> import xgrad
     >>> one, other = xgrad.nn.Linear(2, 3), xgrad.nn.Linear(2, 3)
@@ -226,7 +226,7 @@ def _loaded(module: Any, name: str, value: Any, key: str, given: Any, about: dic
 
 
 def size_mismatch(name: str, given: tuple[Any, ...], present: tuple[Any, ...]) -> str:
-    """Return the error text for a tensor whose shape differs from that of the module's tensor."""
+    """Return the error text for a tensor whose shape differs from the shape of the module's tensor."""
     return (
         f"size mismatch for {name}: copying a param with shape {Size(given)} from checkpoint, the shape in current "
         f"model is {Size(present)}."

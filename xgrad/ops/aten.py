@@ -111,7 +111,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 
 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The gradient of dropout: that of elements that stayed, times `scale`."""
+    """The gradient of dropout: the elements that stayed get theirs times `scale`, the others 0."""
     return grad_output * (mask.to(grad_output.dtype) * scale)
 
 

@@ -118,7 +118,8 @@ def _alike(tensors: Sequence[Tensor], columns: list[Any]) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _function(name: str, count: int, each: tuple[bool, ...]) -> Callable[..., Any]:
-    """Return the function over (arrays, operands) for arguments of which some have an item for each tensor."""
+    """Return the function over (arrays, operands) where `each` marks the arguments that have an item for each
+    tensor."""
     formula = FORMULAS[name]
 
     def foreach(arrays: list[Any], operands: list[Any]) -> list[Any]:

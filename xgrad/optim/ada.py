@@ -183,7 +183,7 @@ def _rmsprop(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
 class RMSprop(ByRule):
     r"""RMSprop: p ← p - lr · g / (√v + eps), where v is a moving average of g².
 
-    alpha: the weight of the past in v.  momentum: the step is a sum of those quotients, of which earlier ones decay.
+    alpha: the weight of the past in v.  momentum: the step is a sum of those quotients, where earlier ones decay.
     centered: v without the square of the average g.  weight_decay: g is g + weight_decay · p.
     maximize: -g in place of g.
     foreach, capturable: for PyTorch's programs; a step is one fused program in any case.

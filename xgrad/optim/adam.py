@@ -122,7 +122,7 @@ class Adam(ByRule):
 class AdamW(Adam):
     r"""Adam with decoupled weight decay: p first becomes p - lr · weight_decay · p, and m and v do not see the decay.
 
-    Arguments, errors and state are those of `Adam`.
+    Arguments, errors and state are the same as in `Adam`.
     Source: Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
 
     >>> import xgrad

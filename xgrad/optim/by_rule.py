@@ -23,7 +23,7 @@ class ByRule(Optimizer):
     hyper: ClassVar[tuple[str, ...]]  # entries of a group that are operands of the program
     tuples: ClassVar[tuple[str, ...]] = ()  # entries that are tuples of such operands
     options: ClassVar[tuple[str, ...]] = ()  # entries that are part of the program
-    switches: ClassVar[tuple[str, ...]] = ("weight_decay",)  # hyperparameters of which zero is another program
+    switches: ClassVar[tuple[str, ...]] = ("weight_decay",)  # hyperparameters for which zero is another program
     sparse: ClassVar[str] = ""  # the error for a sparse gradient; "": it is made dense
     # Entries that a checkpoint of an earlier PyTorch may lack.
     later: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False}
@@ -162,7 +162,7 @@ class ByRule(Optimizer):
     def _states_of(self, params: list[Tensor], group: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return the states of parameters, with new entries where some are missing.
 
-        names: those of each state's entries; () if they differ among the parameters.
+        names: the names of each state's entries; () if they differ among the parameters.
         """
         states: list[Any] = [*map(self.state.get, params)]
         if names and None not in states:

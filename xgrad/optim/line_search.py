@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 _DECREASE, _CURVATURE = 1e-4, 0.9
-_CHANGE = 1e-9  # a bracket of which the parameters' change is less is not looked into
+_CHANGE = 1e-9  # a bracket in which the parameters change less is not looked into
 
 
 class Point(NamedTuple):

@@ -50,10 +50,10 @@ def _adafactor(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
 
 
 class Adafactor(ByRule):
-    r"""Adafactor: steps relative to the parameter's size, by second moments of which only rows' and columns' are kept.
+    r"""Adafactor: steps relative to the parameter's size, by second moments, kept only for rows and for columns.
 
     lr: the largest relative step; it is 1 / √step if that is less.  beta2_decay: the weight of a new g² is
-    step ** beta2_decay.  eps: the least root of the second moment (None: that of the dtype), and the least size of a
+    step ** beta2_decay.  eps: the least root of the second moment (None: the dtype's epsilon), and the least size of a
     parameter.  d: the largest size of an update before it is scaled.  weight_decay: p first becomes
     p - lr · weight_decay · p.  maximize: -g in place of g.
     foreach: for PyTorch's programs; a step is one fused program in any case.
@@ -163,7 +163,7 @@ class Muon(ByRule):
     ns_coefficients, ns_steps, eps: of Newton and Schulz's iteration, which runs in bfloat16.  adjust_lr_fn: "original"
     (None) scales lr by √max(1, rows / columns), "match_rms_adamw" by 0.2 · √max(rows, columns).
 
-    Raises `ValueError` for numbers out of range and for parameters that are no matrices.
+    Raises `ValueError` for numbers out of range and for parameters that are not matrices.
     Source: Jordan, Muon: An optimizer for hidden layers in neural networks, 2024.
 
     >>> import xgrad

@@ -1,8 +1,8 @@
 """Optimizer: parameter groups, state, hooks and checkpoints (PyTorch: torch/optim/optimizer.py).
 
-An optimizer of one's own derives from it and writes `step` in tensors, under `no_grad`; those of this package are
-update rules that run as one program for each group (rule.py).  Invariants: the state belongs to parameters by identity,
-and dictionaries have PyTorch's layout, so that a checkpoint of one library resumes in the other.
+An optimizer of one's own derives from it and writes `step` in tensors, under `no_grad`; the optimizers of this package
+are update rules that run as one program for each group (rule.py).  Invariants: the state belongs to parameters by
+identity, and dictionaries have PyTorch's layout, so that a checkpoint of one library resumes in the other.
 """
 
 import functools
@@ -50,8 +50,8 @@ class Optimizer:
     defaults: the options of groups that don't give them.
 
     Groups are plain dictionaries, which may be changed at any time; `state[p]` is the dictionary of a parameter.
-    Raises `ValueError` for no parameters, a tensor that is no leaf and one that is in several groups; `TypeError` for
-    a parameter that is no tensor.
+    Raises `ValueError` for no parameters, a tensor that is not a leaf and one that is in several groups; `TypeError`
+    for a parameter that is not a tensor.
 
     An optimizer of one's own:
 

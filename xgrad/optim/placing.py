@@ -45,7 +45,7 @@ def filled(param: Tensor, value: complex, shape: Any = None, dtype: Any = None) 
             made = jax.jit(lambda: jax.numpy.full(shape, value, dtype), out_shardings=_place(param, shape))()
             return from_array(made)
         if here and not _several(held):
-            # At once, also in a lazy block, whose program is then that of the second step.
+            # At once, also in a lazy block, whose program is then the same as in the second step.
             return from_array(jax.numpy.full(shape, value, dtype, device=_place(param, shape)))
         return FUNCTIONS[""]["full"](shape, value, dtype=dtype, device=param.device)
     return from_array(_sent(np.full(shape, value, dtype), param))
@@ -61,7 +61,8 @@ def shapes_ahead(param: Tensor, shapes: list[Any]) -> list[Any]:
 
 
 def copy_for(param: Tensor, value: Any, keep_dtype: bool = False) -> Tensor:
-    """Return a copy of a state's tensor or array, in the parameter's dtype (if that is no integer) and on its devices.
+    """Return a copy of a state's tensor or array, in the parameter's dtype (unless that is an integer) and on its
+    devices.
 
     keep_dtype: for counts of steps.
     """

@@ -6,9 +6,9 @@ A rule is two pure functions over arrays, in PyTorch's formulas:
                              each parameter}): scalars, as such vectors, and the new counts
     update(p, g, s, c, o)    of a parameter, its gradient, its state and the scalars `c`: the new parameter and state
 
-Hyperparameters are operands: another learning rate is no other program.  `h` has what `derive` made of them, in
-Python's doubles where they are numbers, for 1 - 0.999 in float32 is wrong in its fifth digit.  `o` are the options that
-are part of a program (`nesterov`, whether there is a weight decay).
+Hyperparameters are operands: another learning rate is not another program.  `h` has what `derive` made of them, in
+Python's doubles where they are numbers, because 1 - 0.999 in float32 is wrong in its fifth digit.  `o` are the options
+that are part of a program (`nesterov`, whether there is a weight decay).
 
 `update` sees real arrays: complex ones come as PyTorch's `view_as_real`, half precision as float32.
 """
@@ -150,7 +150,7 @@ _known_devices: dict[int, tuple[Any, Any]] = {}  # {id of a sharding: (it, its d
 
 
 def _devices(where: Any) -> Any:
-    """Return the devices of a sharding, to be compared; None for that of a traced tensor."""
+    """Return the devices of a sharding, to be compared; None for the sharding of a traced tensor."""
     known = _known_devices.get(id(where))
     if known is not None and known[0] is where:
         return known[1]
@@ -169,7 +169,7 @@ def _devices(where: Any) -> Any:
 def operands_of(
     rule: Rule, hyper: dict[str, Any], given: Tensor | None = None
 ) -> tuple[list[Any], tuple[str, ...], tuple[str, ...]]:
-    """Return (a vector of numbers, and tensors), the names of the numbers, those of the tensors.
+    """Return (a vector of numbers, and tensors), the names of the numbers, the names of the tensors.
 
     given: a tensor of `numbers(rule, hyper)`, which is then the vector.
     """
@@ -199,7 +199,7 @@ def _doubles(rule: Rule, names: tuple[str, ...], values: tuple[Any, ...]) -> tup
 
 
 def numbers(rule: Rule, hyper: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """Return the vector of numbers that a program reads, made of hyperparameters none of which is a tensor."""
+    """Return the vector of numbers that a program reads, made of hyperparameters that are not tensors."""
     kind = np.float64 if x64_enabled() else np.float32
     return np.array(_doubles(rule, tuple(hyper), tuple(hyper.values())), kind)
 

@@ -40,7 +40,7 @@ def _changes(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
 class SparseAdam(ByRule):
     r"""Adam for sparse gradients: only the rows that a gradient has are changed, and their averages.
 
-    lr, betas, eps, maximize: those of `Adam`.
+    lr, betas, eps, maximize: as in `Adam`.
 
     How many rows a gradient has is not known in a program (`xgrad.compile`): a step there costs as much as its entries
     would if all were of different rows.
@@ -136,7 +136,7 @@ class _Form(NamedTuple):
 
 
 def _padded(indices: Any, values: Any, shape: Any) -> tuple[Any, Any]:
-    """Return indices and values of which there are a power of two, so that few programs fit all gradients.
+    """Return indices and values padded to a power of two, so that few programs fit all gradients.
 
     The indices that are added are out of range: reads fill in zeros, and writes drop them.
     """

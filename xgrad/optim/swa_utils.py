@@ -300,7 +300,7 @@ class SWALR(LRScheduler):
         self.anneal_func = _ANNEALING[anneal_strategy]
 
     def get_lr(self) -> list[Any]:
-        """Return the rates at this epoch, from those of the last one."""
+        """Return the rates at this epoch, from the rates at the last one."""
         warn_outside_of_step(self)
         step, epochs = self._step_count - 1, max(1, self.anneal_epochs)
         if self.anneal_epochs == 0:
@@ -318,6 +318,6 @@ class SWALR(LRScheduler):
         return {name: value for name, value in super().state_dict().items() if name != "anneal_func"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Set the attributes to those of a result of `state_dict`."""
+        """Set the attributes from a result of `state_dict`."""
         super().load_state_dict(state_dict)
         self._set_anneal_func(self._anneal_strategy)

@@ -36,7 +36,7 @@ def save(obj: Any, f: Any) -> None:
     that share a storage share it afterwards.  (A view through `conj`, `real` or another dtype is saved by its values,
     without the share.)  Hooks and history are not saved; nor is sharding: pass a place to `load`.
 
-    Raises `TypeError`, before anything is written, which names the place of a value that is no plain data: save the
+    Raises `TypeError`, before anything is written, which names the place of a value that is not plain data: save the
     `state_dict()` of a module or an optimizer; `pickle.dump` takes the rest, and `load(f, weights_only=False)` reads
     it.
 
@@ -103,7 +103,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
     mmap: True reads the file while its values are loaded; it needs a path.  weights_only: False also unpickles a
     pickle, which runs its author's code: for files of your own only.
 
-    Raises `FileError`, a `ValueError`, for a file that is cut off, damaged, or none of those, and
+    Raises `FileError`, a `ValueError`, for a file that is cut off, damaged, or none of these, and
     `pickle.UnpicklingError` for one with more than tensors and plain data, both with the name of the file;
     `OverflowError` for 64-bit integers that don't fit into 32 bits while JAX's 64-bit mode is off; those that do, and
     float64, become numbers of 32 bits then (`xgrad.config.narrow`).
@@ -138,7 +138,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         )
     size = len(data)
     raise FileError(
-        f"{name} is no file that xgrad.load knows (xgrad.save, torch.save, safetensors): it has {size} bytes, "
+        f"{name} is not a file that xgrad.load knows (xgrad.save, torch.save, safetensors): it has {size} bytes, "
         f"beginning with {bytes(data[:8])!r}: it is empty, cut off, or of another kind"
     )
 
@@ -148,7 +148,7 @@ def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")
-        with suppress(AttributeError, OSError):  # an object that is no open file
+        with suppress(AttributeError, OSError):  # an object that is not an open file
             if stat.S_ISCHR(os.fstat(f.fileno()).st_mode):
                 raise FileError(f"{f.name} is a device, which may have no end")
         data = f.read()

@@ -2,7 +2,7 @@
 
     magic number | version | the machine | the value | keys of storages | for each key: its length and its elements
 
-All five pickles are read as those of a zip are (`_torch_pickle.py`).  Invariant: a storage has the length that the
+All five pickles are read as the pickle of a zip is (`_torch_pickle.py`).  Invariant: a storage has the length that the
 value's pickle says, and lies in the file.  Still older files, which are tar archives, are not read.
 (PyTorch: torch/serialization.py, `_legacy_load`.)
 """
@@ -21,7 +21,7 @@ _BEGINNING = 32
 
 
 def is_legacy(data: memoryview) -> bool:
-    """Tell if the bytes of a file begin with the pickle of the magic number."""
+    """Return whether the bytes of a file begin with the pickle of the magic number."""
     return bytes(data[:1]) == b"\x80" and _SIGN in bytes(data[:_BEGINNING])
 
 

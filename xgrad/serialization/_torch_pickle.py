@@ -1,8 +1,8 @@
 """The pickle in a file of `torch.save`, read without running any code of the file's.
 
-Invariants: the reader knows the names below and no others, each of which makes plain data of plain data; a file can
+Invariants: the reader knows the names below and no others, and each of them makes plain data of plain data; a file can
 change what it made itself, and nothing else; time and memory are in proportion to its size.  Values of storages are
-asked for when the pickle has been read, for in legacy files they stand behind it.
+asked for when the pickle has been read, because in legacy files they stand behind it.
 (PyTorch: torch/serialization.py, torch/_weights_only_unpickler.py, torch/_utils.py.)
 """
 
@@ -372,7 +372,7 @@ def built(node: Any, made: list | None, known: dict[int, Any]) -> Any:
     if isinstance(node, _Number):
         return node if made is None else made[node.number]
     if isinstance(node, (_Known, Kept)):
-        raise FileError("something that is no value stands where one is expected")
+        raise FileError("something that is not a value stands where one is expected")
     if not isinstance(node, (dict, list, tuple)) or isinstance(node, Size):
         return node
     if id(node) in known:

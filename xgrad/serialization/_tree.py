@@ -58,7 +58,7 @@ class Stored(NamedTuple):
 
 
 def encoded(obj: Any) -> tuple[dict, list[Stored]]:
-    """Return the JSON object of a value, and its storages.  Raises `TypeError` for a value that is no plain data."""
+    """Return the JSON object of a value, and its storages.  Raises `TypeError` for a value that is not plain data."""
     writer = _Writer()
     try:
         value = writer.value(obj, ())
@@ -174,7 +174,7 @@ class _Writer:
         return found
 
     def stored(self) -> tuple[list, list, list[Stored]]:
-        """Return the descriptions of the tensors, those of the storages, and the storages."""
+        """Return the descriptions of the tensors, the descriptions of the storages, and the storages."""
         shared: dict[int, int] = {}
         for tensor, _ in self._tensors:
             if tensor.layout == "strided" and tensor._storage is not None:

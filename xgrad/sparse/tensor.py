@@ -269,7 +269,7 @@ class SparseTensor(Tensor):
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return format_sparse(self)
 
-    # -- errors: there is no one array ----------------------------------------------------------------------------
+    # -- errors: no single array exists --------------------------------------------------------------------------
 
     def _read(self) -> NoReturn:
         raise refusal(caller())
@@ -301,8 +301,9 @@ class SparseTensor(Tensor):
 
     @property
     def __jax_array__(self) -> NoReturn:  # pyright: ignore[reportIncompatibleMethodOverride]
-        # No such attribute: XLA's programs then refuse it at once, and jax.numpy asks __array__, which tells the way.
-        raise AttributeError("a sparse tensor is no jax.Array: call to_dense() first, or xgrad.sparse.to_bcoo")
+        # No such attribute: XLA's programs then refuse it at once, and jax.numpy calls __array__, which says what to
+        # do.
+        raise AttributeError("a sparse tensor is not a jax.Array: call to_dense() first, or xgrad.sparse.to_bcoo")
 
 
 def _named(name: str, dtype: np.dtype) -> None:

@@ -1,4 +1,4 @@
-"""Questions about tensors and dtypes whose answer is no tensor: is_tensor, is_nonzero, result_type, can_cast, ..."""
+"""Questions about tensors and dtypes whose answer is not a tensor: is_tensor, is_nonzero, result_type, can_cast, ..."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def _dtype_of(input: Any, name: str) -> np.dtype:
 def is_floating_point(input: Any) -> bool:
     """True if a tensor's dtype, or a dtype, is a floating-point one.
 
-    Takes NumPy's dtypes too, for whose `issubdtype` bfloat16 and float8 are no floats.
+    Takes NumPy's dtypes too, for whose `issubdtype` bfloat16 and float8 are not floats.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, dtype=xgrad.bfloat16)

@@ -188,7 +188,7 @@ def _suffixes(self: Tensor) -> list[str]:
         suffixes.append(f"dtype=xgrad.{self._dtype.name}")
     try:
         node = self.grad_fn
-    except RuntimeError:  # a view whose history cannot be regenerated: printing it is no error
+    except RuntimeError:  # a view whose history cannot be regenerated: printing it is not an error
         suffixes.append("grad_fn=<Invalid>")
     else:
         if node is not None:

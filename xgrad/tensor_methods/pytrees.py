@@ -57,7 +57,7 @@ jax.tree_util.register_pytree_node(Tensor, _array, _tensor)
 
 
 def is_tensor(node: Any) -> bool:
-    """Tell if a node is a tensor, as `is_leaf=` of JAX's functions over trees."""
+    """Return whether a node is a tensor, as `is_leaf=` of JAX's functions over trees."""
     return isinstance(node, Tensor)
 
 

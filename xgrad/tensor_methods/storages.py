@@ -1,4 +1,4 @@
-"""untyped_storage(), data_ptr() and their like: numbers that tell which tensors share memory, and are no addresses.
+"""untyped_storage(), data_ptr() and their like: numbers that show which tensors share memory, and are not addresses.
 
 Invariants: tensors have equal storages if and only if a write to one can show in the other; ranges of numbers that
 belong to different living storages never overlap; within a storage elements have the places that PyTorch's row-major
@@ -96,7 +96,7 @@ def _refused(what: str, instead: str) -> Callable[..., Any]:
 class UntypedStorage:
     """The memory that tensors share, by `Tensor.untyped_storage()`: a base and its views have equal ones.
 
-    `data_ptr()` is a number by which storages can be told apart, and no address.  Methods that would change the memory
+    `data_ptr()` is a number that distinguishes storages, and is not an address.  Methods that would change the memory
     (`resize_`, `copy_`, `fill_`, item assignment) raise `NotImplementedError`: write to a tensor instead.
 
     Source: PyTorch's `torch.UntypedStorage`.
@@ -121,7 +121,7 @@ class UntypedStorage:
     _storage: Storage
 
     def data_ptr(self) -> int:
-        """A number that no other storage in use has; 0 if there are no bytes."""
+        """A number that no other storage in use has; 0 if it has no bytes."""
         return _place_of(self._storage)
 
     _cdata = property(data_ptr)
@@ -272,8 +272,8 @@ def storage(input: Tensor) -> TypedStorage:
 def data_ptr(input: Tensor) -> int:
     """A number for the place of the first element: no address, but equal, greater and apart as PyTorch's addresses are.
 
-    A view's is that of its base plus `storage_offset()` times the size of an element; a tensor without elements has 0.
-    Raises `RuntimeError` for a sparse tensor and for an entry of a batch (inside of vmap).
+    The pointer of a view is its base's pointer plus `storage_offset()` times the size of an element; a tensor without
+    elements has 0.  Raises `RuntimeError` for a sparse tensor and for an entry of a batch (inside of vmap).
 
     >>> import xgrad
     >>> x = xgrad.zeros(2, 3)
@@ -299,7 +299,7 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any =
 
     `storage_offset`, `size` and `stride` (by default row-major) place it in the storage, in elements of its dtype.  The
     version rises.  Raises `RuntimeError` for a source of another dtype, for a place beyond the storage, which is an
-    array and does not grow, and for a leaf that requires grad; there is no derivative.
+    array and does not grow, and for a leaf that requires grad; `set_` has no derivative.
     """
     tensors = (input, source) if isinstance(source, Tensor) else (input,)
     if (
@@ -369,7 +369,8 @@ def _number_of(where: device) -> int:
 
 @composite
 def get_device(input: Tensor) -> int:
-    """The number of the tensor's device among those of its kind, -1 for the CPU; of a sharded tensor's first device.
+    """The number of the tensor's device among the devices of its kind, -1 for the CPU; of a sharded tensor's first
+    device.
 
     >>> import xgrad
     >>> xgrad.ones(1, device="cpu").get_device()
@@ -409,7 +410,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 def type_name(obj: Any) -> str:
-    """The name of an object's type; for a tensor, that of `Tensor.type()`.
+    """The name of an object's type; for a tensor, the name that `Tensor.type()` returns.
 
     >>> import xgrad
     >>> xgrad.typename(xgrad.ones(1)), xgrad.typename(3)

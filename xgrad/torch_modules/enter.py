@@ -28,7 +28,7 @@ class as_torch:
 
     Raises `RuntimeError` if PyTorch itself is imported already; `replace=True` hides its modules until the block ends
     (those who have imported it keep it).  With `borrow=True` modules that PyTorch has in pure Python and xgrad has not
-    run from an installed PyTorch's files, over xgrad: `ModuleNotFoundError` if there is none.
+    run from an installed PyTorch's files, over xgrad: `ModuleNotFoundError` without one.
 
     What xgrad cannot do raises when it is used, with the alternative, and not when it is imported.
 

@@ -13,10 +13,10 @@ from ..base.unsupported import UnsupportedNameError
 from .refused import refused
 from .tables import ANSWERS, FILES, HOMES, REFUSED
 
-# Modules of xgrad's that users may use; the others (xgrad.engine, ...) are no modules of torch's.
+# Modules of xgrad's that users may use; the others (xgrad.engine, ...) are not modules of torch's.
 _SHOWN = frozenset(dir(sys.modules["xgrad"]))
 _ANSWERS = "xgrad.torch_modules.torch_attributes"
-faces: dict[str, ModuleType] = {}  # those that were imported, for the next `as_torch()` too
+faces: dict[str, ModuleType] = {}  # the ones that were imported, for the next `as_torch()` too
 
 
 class Face(ModuleType):
@@ -52,7 +52,7 @@ class Face(ModuleType):
         for home in self._homes:
             try:
                 value = getattr(home, name)
-            except UnsupportedNameError:  # it says why there is no such value
+            except UnsupportedNameError:  # it says why the value does not exist
                 raise
             except AttributeError:
                 continue
@@ -88,7 +88,7 @@ def _found_module(path: str) -> ModuleType | None:
 
 
 def _face_of(path: str) -> Any:
-    """Import torch.`path`; None if there is no such module."""
+    """Import torch.`path`; None if the module does not exist."""
     face = make_face(path)
     if face is not None and sys.modules.get("torch") is faces.get(""):
         return importlib.import_module(f"torch.{path}")

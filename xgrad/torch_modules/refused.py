@@ -9,7 +9,7 @@ from ..base.unsupported import explained
 
 
 class Refused(type):
-    """The class of these names: a class, so that `isinstance(x, name)` is False and `class X(name)` is no error."""
+    """The class of these names: a class, so that `isinstance(x, name)` is False and `class X(name)` is not an error."""
 
     _place: str
     _why: tuple[str, str]

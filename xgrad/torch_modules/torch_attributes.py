@@ -1,4 +1,4 @@
-"""Values that packages written for PyTorch read from it, of which xgrad itself has no need."""
+"""Values that packages written for PyTorch read from it, and which xgrad itself does not need."""
 
 import functools
 import types
@@ -122,7 +122,7 @@ def _is_tracing() -> bool:
 
 
 def is_in_onnx_export() -> bool:
-    """Return False: there is no exporter."""
+    """Return False: xgrad has no exporter."""
     return False
 
 

@@ -86,9 +86,9 @@ def checkpoint(
 ) -> Any:
     """Return `function(*args, **kwargs)`, saving its inputs for backward but not its intermediate values.
 
-    Backward runs the function again.  Memory falls from all values that the function saves to its inputs, for one more
-    run of it.  Under `jax.jit` too: pass activations as arguments (in tuples, lists and dictionaries if you like), not
-    through a closure, because XLA merges the recomputation with the first run unless the inputs prevent it.
+    Backward runs the function again.  Memory falls from all values that the function saves to its inputs, at the cost
+    of one more run of it.  Under `jax.jit` too: pass activations as arguments (in tuples, lists and dictionaries if you
+    like), not through a closure, because XLA merges the recomputation with the first run unless the inputs prevent it.
 
     The function has to do the same both times.  Random numbers are the same unless `preserve_rng_state=False`, from any
     generator (PyTorch does so for its default generators only).
@@ -253,7 +253,8 @@ class CheckpointFunction(Function):
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the tuple with its tensors as leaves that require grad as before.  Raises `RuntimeError` for no tuple."""
+    """Return the tuple with its tensors as leaves that require grad as before.  Raises `RuntimeError` for another value
+    than a tuple."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in inputs)

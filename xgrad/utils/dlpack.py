@@ -128,8 +128,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     where = settled(named_place(device), array.shape)
     moves = where is not None and not same_placement(where, array.sharding, array.ndim)
     if copy is False and (moves or (array.size and array.unsafe_buffer_pointer() != looked.address)):
-        why = "it goes to another device" if moves else "it begins at no multiple of 64 bytes"
-        raise ValueError(f"from_dlpack() can't share this memory, for {why}: leave copy out")
+        why = "it goes to another device" if moves else "it does not begin at a multiple of 64 bytes"
+        raise ValueError(f"from_dlpack() can't share this memory, because {why}: leave copy out")
     tensor = from_foreign(transferred(array, where) if moves else array if device else untied(array))
     if copy:
         tensor = call(_converted.operator, (tensor,), (tensor.dtype,))
@@ -140,14 +140,14 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 def _narrowed(source: Any, copy: bool | None) -> jax.Array:
     if copy is False:
         raise ValueError(
-            "from_dlpack() can't share this memory, for its numbers of 64 bits become numbers of 32 while JAX's 64-bit "
-            "mode is off: leave copy out"
+            "from_dlpack() can't share this memory, because its 64-bit numbers become 32-bit numbers while JAX's "
+            "64-bit mode is off: leave copy out"
         )
     return jax.numpy.asarray(dtypes.narrowed(np.from_dlpack(_Looked(source, by_numpy=True))))
 
 
 def untied(array: jax.Array) -> jax.Array:
-    """Return an uncommitted CPU array over the same memory, like those of `xgrad.tensor`.
+    """Return an uncommitted CPU array over the same memory, like the arrays of `xgrad.tensor`.
 
     JAX commits imported arrays to their device, so that they could not be combined with tensors on a mesh.
     """

@@ -70,7 +70,7 @@ def create_selective_checkpoint_contexts(
     A saved result is immutable: writing over it in the function is allowed, for any `allow_cache_entry_mutation`
     (PyTorch raises an error without it).
 
-    Raises `ValueError` for a list with an item that is no operator, `TypeError` for neither function nor list; in
+    Raises `ValueError` for a list with an item that is not an operator, `TypeError` for neither function nor list; in
     backward `RuntimeError` for operators that the first run did not call, and for a second backward.
 
     >>> import functools, xgrad
@@ -85,7 +85,7 @@ def create_selective_checkpoint_contexts(
             if named(function) is None:
                 raise ValueError(
                     f"Expected op in `op_list` to be an OpOverload but got: {function} of type {type(function)}. Name "
-                    "operators by their functions (xgrad.mm); views, and functions made of operators, are none."
+                    "operators by their functions (xgrad.mm); views, and functions made of operators, do not count."
                 )
         names = {named(function) for function in policy_fn_or_list}
         return _contexts(None, names)

@@ -253,7 +253,7 @@ class ViewChain:
     def concat(self, other: "ViewChain") -> "ViewChain":
         """Return `other` as a view of this view: `concat(other).replay(x)` is `other.replay(self.replay(x))`.
 
-        Raises `RuntimeError` if `other` is no chain over this one's shape and dtype.
+        Raises `RuntimeError` if `other` is not a chain over this one's shape and dtype.
         """
         if other.root_shape != self.shape or other.root_dtype != self.dtype:
             raise RuntimeError(
@@ -283,7 +283,8 @@ class ViewChain:
         return chain
 
     def inverse(self) -> "ViewChain | None":
-        """Return the chain from this view back to the root; None if this is no bijection that preserves the dtype."""
+        """Return the chain from this view back to the root; None if this is not a bijection that preserves the
+        dtype."""
         if self._inverse is _UNSET:
             self._inverse = self._invert()
         return self._inverse
@@ -315,7 +316,7 @@ class ViewChain:
         if self._geometry is _UNSET:
             self._geometry = self._find_geometry()
         if self._geometry is None:
-            raise RuntimeError(f"{self!r} has no strides: it is relative to a view that is no block of its root")
+            raise RuntimeError(f"{self!r} has no strides: it is relative to a view that is not a block of its root")
         return self._geometry
 
     def _find_geometry(self) -> TensorGeometry | None:
@@ -475,8 +476,8 @@ class ViewChain:
     def write_back(self, array: Any, new: Any, donate: bool = False, where: Any = None) -> Any:
         """Return the root array with the view's part replaced by `new`, broadcast and cast to the view's form.
 
-        With `donate` the array's buffer is donated and written in place: the cost is that of the view.  `where`: the
-        sharding of the result, for XLA may choose another.  Raises `OverlapError` if the view overlaps itself.
+        With `donate` the array's buffer is donated and written in place: the cost is proportional to the view. `where`:
+        the sharding of the result, because XLA may choose another.  Raises `OverlapError` if the view overlaps itself.
         """
         write = self._write_donated if donate else self._write
         if where is not None:
@@ -500,7 +501,7 @@ class ViewChain:
     def adjoint(self, grad: Any) -> Any:
         """Return the gradient of the root for a gradient of the view: zero elsewhere, summed where the view overlaps.
 
-        By PyTorch's convention for complex numbers: that of `imag` is `1j * grad`.
+        By PyTorch's convention for complex numbers: the gradient of `imag` is `1j * grad`.
         """
         if self.is_root:
             return grad

@@ -223,7 +223,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
 
 
 def _range_in(sizes: list[int], low: int, length: int) -> list[Cut] | None:
-    """Return cuts that select the elements `low : low + length` of a row-major array; None if they are no block."""
+    """Return cuts that select the elements `low : low + length` of a row-major array; None if they are not a block."""
     cuts: list[Cut] = []
     for d in range(len(sizes)):
         block = prod(sizes[d + 1 :])

@@ -1,9 +1,9 @@
 """Storage: the one owner of a root array; version counters; and the proof that a buffer may be donated.
 
 Invariants: a write donates the root's buffer to XLA only if nothing else can see it (`Storage.rewrite`): the array came
-from one of our own kernels, its reference count is that of an array with one reference, and neither it nor an operand
-is a tracer (JAX may store arrays that it meets together with one).  Any other array is copied by the write, and the
-copy is owned from then on.
+from one of our own kernels, its reference count is the count of an array with one reference, and neither it nor an
+operand is a tracer (JAX may store arrays that it meets together with one).  Any other array is copied by the write, and
+the copy is owned from then on.
 
 However a write ends, by Ctrl-C or for want of memory too, the storage has the old value or the new one, and root,
 generation and version belong together (`donation.run_writing`).  A signal interrupts CPython only at calls: so the
@@ -188,7 +188,7 @@ def no_value() -> LostValueError:
     """Return the error of a read that finds no value."""
     return LostValueError(
         "the value of this tensor was lost: a program that was to write it in place failed after it had taken its "
-        "memory (the error then told why). Give it another one: x.data = ..., or load a checkpoint."
+        "memory (the error then said why). Give it another one: x.data = ..., or load a checkpoint."
     )
 
 
@@ -226,7 +226,7 @@ def rewritten(
         replaces(out[0], box[0], holder, owner)
         return
     traced = isinstance(box[0], Tracer)
-    where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that tells where it comes from
+    where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that shows where it comes from
     donate = DONATION and sys.getrefcount(box[0]) <= ALONE and not traced  # as `sole` does
     if donate:
         for operand in operands:

@@ -338,7 +338,7 @@ def as_strided_adjoint(grad: Any, input_geometry: TensorGeometry, view_geometry:
 def as_strided_scatter(base: Any, base_geometry: TensorGeometry, view_geometry: TensorGeometry, new: Any) -> Any:
     """Return `base`, whose geometry is `base_geometry`, with the elements of `view_geometry` replaced by `new`.
 
-    Elements of the view that are none of the base's are dropped.  Raises `OverlapError` if either overlaps itself.
+    Elements of the view that are not in the base are dropped.  Raises `OverlapError` if either overlaps itself.
     """
     if base_geometry.overlaps() or view_geometry.overlaps():
         raise OverlapError(OVERLAP)

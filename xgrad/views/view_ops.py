@@ -356,7 +356,7 @@ class Unfold(ViewStep):
 class AsStrided(ViewStep):
     """Sizes, strides and offset in the row-major elements of the input, which for a tensor's own chain is the root.
 
-    Its programs are those of the slices and transposes of `lowered`; if there are none, a gather and a scatter.
+    Its programs are the programs of the slices and transposes of `lowered`; if there are none, a gather and a scatter.
     """
 
     repeats: ClassVar[bool] = True

@@ -15,7 +15,7 @@ from ..execution.programs.half import widen
 from .geometry import Shape
 from .platforms import forms
 
-_NARROW = 8  # blocks smaller than this are no good tiles: the elements of the windows are sliced one by one
+_NARROW = 8  # blocks smaller than this are not good tiles: the elements of the windows are sliced one by one
 
 
 def few(size: int, step: int) -> bool:

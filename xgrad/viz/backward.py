@@ -29,8 +29,8 @@ def backward(
 
     A step says which node runs, which of its hooks are called, where its gradients go, which nodes are ready after it
     and which wait for more gradients, and what has been released.  The order is the engine's, found without running
-    it: no gradient is accumulated, no hook is called, the graph stays.  `inputs` and `retain_graph` are those of
-    `backward`; `params` and `fold` those of `graph`.
+    it: no gradient is accumulated, no hook is called, the graph stays.  `inputs` and `retain_graph` are the same as in
+    `backward`; `params` and `fold` as in `graph`.
 
     Raises `RuntimeError` for a tensor that has no graph.
 

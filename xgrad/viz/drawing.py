@@ -27,7 +27,7 @@ class Drawing:
     [2] → MulBackward0  saves self [2] 8 B  saves other [2] 8 B
     ├─ x  [2]  AccumulateGrad  #1
     └─ x  #1, above
-    3 nodes, 8 B saved, of which leaves hold 8 B
+    3 nodes, 8 B saved, 8 B of it by leaves
     """
 
     def __init__(self, scene: Scene) -> None:

@@ -53,7 +53,7 @@ def outputs_of(y: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Return the tensors of an argument.  Raises `TypeError` for other objects."""
     found = [y] if isinstance(y, Tensor) else list(y) if isinstance(y, (list, tuple)) else []
     if not found or not all(isinstance(tensor, Tensor) for tensor in found):
-        raise TypeError(f"a graph is that of a tensor, or of a list of tensors, but got {type(y).__name__}")
+        raise TypeError(f"expected a tensor, or a list of tensors, but got {type(y).__name__}")
     return found
 
 
@@ -207,4 +207,4 @@ def _summary(nodes: list[Node]) -> str:
     total = sum(seen.values())
     own = sum(bytes_ for identity, bytes_ in seen.items() if identity in leaves)
     count = f"{len(nodes)} nodes" if len(nodes) != 1 else "1 node"
-    return f"{count}, {size(total)} saved" + (f", of which leaves hold {size(own)}" if own else "")
+    return f"{count}, {size(total)} saved" + (f", {size(own)} of it by leaves" if own else "")

@@ -2,8 +2,8 @@
 
     %add_tanh_fusion = f32[32,16]{1,0} fusion(%dot, %b), kind=kLoop, calls=%fused_computation.5, metadata={op_name=...}
 
-Only names, shapes, opcodes, operands, `calls=` and `op_name=` are read, which the text has had since long; what else an
-instruction says is passed over.
+Only names, shapes, opcodes, operands, `calls=` and `op_name=` are read, which have been stable for years; everything
+else is ignored.
 """
 
 import re
@@ -36,11 +36,11 @@ class Instruction(NamedTuple):
 
 
 def scene_of_hlo(text: str, cost: dict[str, float] | None = None, title: str = "") -> Scene:
-    """Return the scene of a program's entry computation.  Raises `ValueError` for a text that is no HLO program."""
+    """Return the scene of a program's entry computation.  Raises `ValueError` for a text that is not an HLO program."""
     computations = dict(computations_of(text))
     entry = next((name for name in computations if name.startswith("ENTRY ")), None)
     if entry is None:
-        raise ValueError("this text is no program of XLA's: it has no ENTRY computation")
+        raise ValueError("this text is not a program of XLA's: it has no ENTRY computation")
     instructions = {each.name: each for each in computations[entry]}
     scene, place = Scene(title), {}
     programs = [each for each in instructions.values() if each.opcode not in _FREE]
@@ -121,7 +121,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _sources(each: Instruction, instructions: dict[str, Instruction]) -> list[str]:
-    """Return the instructions whose results this one reads, through tuples and bitcasts; constants are none."""
+    """Return the instructions whose results this one reads, through tuples and bitcasts; constants do not count."""
     found: dict[str, None] = {}
     waiting = list(reversed(each.operands))
     while waiting:

@@ -5,9 +5,9 @@
     ordering.py     the order within a row, with few crossings
     coordinates.py  the places within a row
 
-*Along* is the direction of the edges, *across* that of a row: y and x of a scene that runs down, x and y of one that
-runs right.  Invariants: no two boxes or labels overlap; an edge ends at its boxes' sides, and bends only between rows,
-so it crosses no box.
+*Along* is the direction of the edges, *across* the direction of a row: y and x of a scene that runs down, x and y of
+one that runs right.  Invariants: no two boxes or labels overlap; an edge ends at its boxes' sides, and bends only
+between rows, so it crosses no box.
 """
 
 from dataclasses import dataclass, field
@@ -199,7 +199,7 @@ class _Layers:
         return starts, ends
 
     def _is_straight(self, a: float, here: float, b: float, at: float, starts: list[float], v: int) -> bool:
-        """Tell if one curve from a to b passes the label's point v so steeply that it stays clear of the label."""
+        """Return whether one curve from a to b passes the label's point v steeply enough to stay clear of the label."""
         far = starts[self.row[v] + 1] - at
         return abs(here - (a + b) / 2) < 1 and abs(a - b) * 1.5 * self.deep[v] / 2 < 3.5 * far
 

@@ -1,4 +1,4 @@
-"""The names of tensors in a picture: those of `params`, else those of the caller's variables."""
+"""The names of tensors in a picture: the names in `params`, else of the caller's variables."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,7 +73,7 @@ def _take(found: dict[int, tuple[str, Tensor]], pairs: Any) -> None:
 
 
 def _take_group(found: dict[int, tuple[str, Tensor]], pairs: Any) -> None:
-    """Name the tensors of a list or a module.  The last ones may be a loop's variables, which are no good names."""
+    """Name the tensors of a list or a module.  The last ones may be a loop's variables, which are not good names."""
     pairs = [(name, value) for name, value in pairs if isinstance(value, Tensor)]
     named = sum(id(value) in found for _, value in pairs)
     if 2 * named < len(pairs):
@@ -84,7 +84,7 @@ def _take_group(found: dict[int, tuple[str, Tensor]], pairs: Any) -> None:
 
 
 def _take_variables(found: dict[int, tuple[str, Tensor]], scope: dict[str, Any]) -> None:
-    """Name tensors, then those in modules, lists and dictionaries.  A notebook's `_12` is no name."""
+    """Name tensors, then those in modules, lists and dictionaries.  A notebook's `_12` is not a name."""
     values = {name: value for name, value in scope.items() if name.isidentifier() and not name.startswith("_")}
     _take(found, values.items())
     for name, value in values.items():

@@ -31,7 +31,7 @@ def program(f: Any = lazy, *args: Any, fold: bool | None = None, direction: str 
 
     Nothing that is pending runs.  Equal blocks are folded as in `graph`.
 
-    Raises `RuntimeError` if there is no program yet, `TypeError` for other objects.
+    Raises `RuntimeError` if it has no program yet, `TypeError` for other objects.
 
     >>> import xgrad
     >>> with xgrad.lazy():

@@ -97,7 +97,7 @@ def nbytes_of(array: Any) -> int:
     """Return the bytes of a tensor's or an array's elements."""
     try:
         return prod(array.shape) * array.dtype.itemsize
-    except TypeError:  # a dimension of a trace is no number
+    except TypeError:  # a dimension of a trace is not a number
         return 0
 
 

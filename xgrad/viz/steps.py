@@ -34,7 +34,7 @@ _BEFORE = ("tensor hook", "retains", "pre-hook")
 def steps_of_backward(
     outputs: Sequence[Tensor], names: Names, nodes: list[Node], inputs: Sequence[Tensor] | None, keep_graph: bool
 ) -> list[Step]:
-    """Return the steps; numbers are those of `nodes`."""
+    """Return the steps; a node's number is its place in `nodes`."""
     task = task_of(outputs, keep_graph)
     if inputs:
         task.init_to_execute(task.root, [gradient_edge(tensor) for tensor in inputs], True)

@@ -18,7 +18,7 @@ def storage(x: Tensor, *, params: Any = None, direction: str = "down") -> Drawin
 
     An arrow to the storage says by which chain a view reads the root array, a dashed one leads from a view to its base.
     The storage has a generation, which each write raises; a view that was read before the last write is stale, and
-    replays its chain when it is next read.  `params` are those of `graph`.  Nothing is read and nothing changes.
+    replays its chain when it is next read.  `params` are the same as in `graph`.  Nothing is read and nothing changes.
 
     >>> import xgrad
     >>> x = xgrad.zeros(2, 3)
@@ -28,7 +28,7 @@ def storage(x: Tensor, *, params: Any = None, direction: str = "down") -> Drawin
     row  [3]  not read since it was made
     """
     if not isinstance(x, Tensor):
-        raise TypeError(f"a storage is that of a tensor, but got {type(x).__name__}")
+        raise TypeError(f"expected a tensor, but got {type(x).__name__}")
     scene = _scene(x, names_for(params, 1))
     scene.turn(direction)
     return Drawing(scene)
@@ -61,7 +61,7 @@ def _scene(x: Tensor, names: Names) -> Scene:
             Box("array", "storage", lines=[(f"{shape_of(x.shape, x.dtype)}  {size(nbytes_of(x))}", "plain")])
         )
         scene.edges.append(Edge(place[id(x)], array, "is"))
-        scene.foot = ["no other tensor shares it: there is no storage, the tensor is its array"]
+        scene.foot = ["no other tensor shares it: the tensor has no storage, only its array"]
         return scene
     root = storage._array
     version = 0 if x._version_counter is None else x._version
@@ -100,7 +100,7 @@ def _tensor(tensor: Tensor, names: Names, asked: bool) -> Box:
         counter = tensor._version_counter
         if counter is not None and tensor._grad_fn is not None and meta.attr_version != counter.value:
             kind = "stale"
-            lines.append((f"its grad_fn is that of version {meta.attr_version}", "hook"))
+            lines.append((f"its grad_fn is of version {meta.attr_version}", "hook"))
     elif storage is not None and not tensor._chain.is_root:
         lines.append(("an alias without history", "note"))
     return Box("", kind, name, lines)

@@ -1,8 +1,8 @@
 """SVG of a layout: readable without a style sheet, and themed by CSS variables where there is one.
 
 Each shape has the light theme's colours as attributes, for programs that know no variables (Inkscape, LaTeX's
-converters); classes put the variables in their place.  The dark theme is that of the reader's system, of JupyterLab, of
-VS Code or of this project's site.  A drawing has no ids, so any number of them share a page.
+converters); classes put the variables in their place.  The dark theme follows the reader's system, JupyterLab, VS Code
+or this project's site.  A drawing has no ids, so any number of them share a page.
 """
 
 from html import escape

@@ -119,7 +119,7 @@ _INDEPENDENT = {
         "The output of the user-provided function is independent of input {}. This is not allowed in strict mode.",
         "While computing the hessian, found that the jacobian of the user-provided function with respect to input {} "
         "is independent of the input. This is not allowed in strict mode: the function has to be twice differentiable "
-        "and its jacobian must depend on the inputs, which that of a linear function does not.",
+        "and its jacobian must depend on the inputs, which the jacobian of a linear function does not.",
     ),
     "vjp": (
         "The output of the user-provided function is independent of input {}. This is not allowed in strict mode.",

@@ -1,6 +1,6 @@
 """Whole Jacobians and Hessians: one backward for each row, or all rows as one batch, or all columns as one batch.
 
-The batch of rows is the identity matrix, cut into one block for each output; that of columns is cut by inputs:
+The batch of rows is the identity matrix, cut into one block for each output; the batch of columns is cut by inputs:
 
     f(x) = (x*x, x.sum()), x of 3 elements        rows for x*x    rows for x.sum()
                                                    1 0 0            0
@@ -33,7 +33,7 @@ def jacobian(
     """Return the Jacobian of `func` at `inputs`: for each output and input a tensor of the joined shapes of both.
 
     One tensor for one output and one input; a tuple if one of the two is a tuple; a tuple of tuples,
-    `J[output][input]`, if both are.  By reverse mode `J` has the dtype of the input, by forward mode that of the
+    `J[output][input]`, if both are.  By reverse mode `J` has the dtype of the input, by forward mode the dtype of the
     output.
 
     `create_graph`: it can be differentiated.  `strict`: an output that depends on no input is an error, instead of
@@ -41,7 +41,7 @@ def jacobian(
     "forward-mode", which is batched, takes no `create_graph` and no `strict`, and pays where there are more outputs
     than inputs.
 
-    Raises `TypeError` for an argument that is no tensor, `RuntimeError` for what `strict` forbids,
+    Raises `TypeError` for an argument that is not a tensor, `RuntimeError` for what `strict` forbids,
     `NotImplementedError` for combinations that don't exist.
 
     >>> import xgrad
@@ -179,7 +179,8 @@ def hessian(
 
     One tensor for one input, of its shape twice; for a tuple a tuple of tuples, `H[i][j]` of the shapes of both inputs.
     `outer_jacobian_strategy`: how the outer Jacobian is found; the inner one is a backward.  The other arguments and
-    the errors are those of `jacobian`; and `RuntimeError` if the function returns more than one element.
+    the errors are the same as in `jacobian`; in addition a `RuntimeError` if the function returns more than one
+    element.
 
     >>> import xgrad
     >>> xgrad.autograd.functional.hessian(lambda x: (x**3).sum(), xgrad.tensor([1.0, 2.0]))

@@ -37,7 +37,7 @@ def vjp(
     differentiated, with respect to `inputs` and `v`.  `strict`: an input on which no output depends is an error,
     instead of zeros.  Tuples give tuples, tensors tensors.
 
-    Raises `TypeError` for an argument that is no tensor, `RuntimeError` for a `v` of another shape.
+    Raises `TypeError` for an argument that is not a tensor, `RuntimeError` for a `v` of another shape.
 
     >>> import xgrad
     >>> x = xgrad.tensor([1.0, 2.0])
@@ -59,7 +59,7 @@ def jvp(
 ) -> tuple[Any, Any]:
     """Return `func(*inputs)`, and the product of its Jacobian with `v`, which is shaped as the output is.
 
-    `v`: shaped as the inputs; optional for an input of one element.  The other arguments are those of `vjp`.
+    `v`: shaped as the inputs; optional for an input of one element.  The other arguments are the same as in `vjp`.
     It takes two backwards; `forward_ad` takes none.
 
     >>> import xgrad
@@ -85,7 +85,7 @@ def vhp(
 ) -> tuple[Any, Any]:
     """Return `func(*inputs)`, of one element, and the product of `v` with its Hessian, both shaped as the inputs are.
 
-    `v` is optional for an input of one element.  The other arguments are those of `vjp`.
+    `v` is optional for an input of one element.  The other arguments are the same as in `vjp`.
     Raises `RuntimeError` unless the function returns one tensor of one element.
 
     >>> import xgrad

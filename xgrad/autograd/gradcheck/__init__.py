@@ -1,6 +1,6 @@
 """gradcheck: derivatives by the engine against derivatives by finite differences (PyTorch: autograd/gradcheck.py).
 
-This file has the public functions; the modules beside it are loaded when one is called, for they take 30 ms:
+This file has the public functions; the modules beside it are loaded when one is called, because they take 30 ms:
 
     numerical.py    central differences
     entries.py      the numbers of dense and sparse inputs that these change
@@ -129,7 +129,7 @@ def gradgradcheck(
     `grad_outputs`: one for each output that requires grad; by default, random numbers between -1 and 1, the
     same each time.  `gen_non_contig_grad_outputs`: make these views with gaps.  `check_rev_over_rev`,
     `check_fwd_over_rev`: differentiate the gradients by backward, by forward mode.  The other arguments and the errors
-    are those of `gradcheck`.
+    are the same as in `gradcheck`.
 
     >>> import jax, xgrad
     >>> jax.config.update("jax_enable_x64", True)

@@ -23,7 +23,7 @@ _SEED = 1
 
 _BATCHED = (
     "gradcheck or gradgradcheck failed while testing batched gradient computation: a batch of gradients has to give "
-    "what its entries give one by one, for jacobians and hessians are computed so. If that is not needed, pass "
+    "what its entries give one by one, because jacobians and hessians are computed that way. If not needed, pass "
     "`check_batched_grad=False`."
 )
 _BATCHED_FORWARD = (
@@ -95,8 +95,8 @@ def check_zero(outputs: Sequence[Tensor], wanted: Sequence[Tensor], masked: bool
         values = host(gradient)
         if not (np.allclose(values, 0, 1e-5, 1e-8) if masked else (values == 0).all()):
             raise GradcheckError(
-                f"backward not multiplied by grad_output: the gradient of input {i} is not zero where those of all "
-                "outputs are"
+                f"backward not multiplied by grad_output: the gradient of input {i} is not zero where the gradients of "
+                "all outputs are"
             )
         for what, mine, other in (("type", gradient.dtype, x.dtype), ("device", gradient.device, x.device)):
             if mine != other:
@@ -153,7 +153,7 @@ def check_undefined(func: Callable[..., Any], inputs: tuple[Any, ...], wanted: S
                 _warn()
                 raise GradcheckError(
                     "Expected all input grads to be undefined or zero when all output grads are undefined or zero, but "
-                    f"that of input {i} is not. With ctx.set_materialize_grads(False) a backward gets None for them"
+                    f"the grad of input {i} is not. With ctx.set_materialize_grads(False) a backward gets None for them"
                 )
 
 

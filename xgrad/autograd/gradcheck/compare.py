@@ -118,7 +118,7 @@ def _constant(problem: Problem, numerical: list[list[np.ndarray]], tolerance: fl
         return False
     if any(np.abs(n).max(initial=0) > tolerance for row in numerical for n in row):
         raise GradcheckError(
-            "Numerical gradient for function expected to be zero, for none of its outputs requires grad"
+            "Numerical gradient for function expected to be zero, because none of its outputs requires grad"
         )
     return True
 
@@ -210,8 +210,9 @@ def _largest(problem: Problem, output: int, input: int, analytical: np.ndarray, 
         tuple(int(k) for k in np.unravel_index(int(n), tuple(t.shape))) for n, t in zip(worst, (x, y), strict=True)
     )
     text = (
-        f"The largest difference is {gap[worst]}: that of element {element_out} of result {place_out} with respect to "
-        f"element {element_in} of argument {place_in} is {analytical[worst]}, and numerically {numerical[worst]}.\n"
+        f"The largest difference is {gap[worst]}: the derivative of element {element_out} of result {place_out} "
+        f"with respect to element {element_in} of argument {place_in} is {analytical[worst]}, "
+        f"and numerically {numerical[worst]}.\n"
     )
     if x.dtype.itemsize < (16 if x.is_complex() else 8):
         text += f"In {x.dtype.name} finite differences may be mostly rounding: give gradcheck float64 or complex128.\n"

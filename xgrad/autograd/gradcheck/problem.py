@@ -152,7 +152,7 @@ def check_inputs(inputs: tuple[Any, ...]) -> None:
 
 
 def check_outputs(returned: tuple[Any, ...]) -> None:
-    """Raise for sparse outputs, whose derivatives are no matrices."""
+    """Raise for sparse outputs, whose derivatives are not matrices."""
     if any(x._sparse for x in returned):
         raise ValueError(
             "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of "

@@ -1,9 +1,9 @@
 """PyTorch's `torch.autograd.profiler`: which operators and nodes run, how often, how long the host is busy.
 
-A recorder is an operator mode (dispatch/operator_modes.py), which is asked about each operator, and the engine tells
-it of each node (engine/anomaly.py, `watched`).  Invariant: while none is on, neither operators nor the engine do more.
+A recorder is an operator mode (dispatch/operator_modes.py), which is asked about each operator, and the engine reports
+each node to it (engine/anomaly.py, `watched`).  Invariant: while none is on, neither operators nor the engine do more.
 
-Device time is XLA's to tell: JAX dispatches and returns.  So each operator, node and range is also a
+Only XLA knows device time: JAX dispatches and returns.  So each operator, node and range is also a
 `jax.profiler.TraceAnnotation`, which XProf and Perfetto show beside the device's kernels when `jax.profiler.trace` is
 on; and a `jax.named_scope`, so that what is recorded under `jax.jit` has its name in the program's metadata.
 
@@ -150,7 +150,7 @@ class emit_nvtx(_Recorder):
     """Within the block, name each operator and each node for JAX's profiler, as "mul, seq = 12".
 
     The node that an operator makes, and that backward runs, has the same number: "MulBackward0, seq = 12".  Look at
-    both in XProf or Perfetto, with `jax.profiler.trace` around the block.  The names are those of PyTorch's block of
+    both in XProf or Perfetto, with `jax.profiler.trace` around the block.  The names are the ones of PyTorch's block of
     this name; they are written into JAX's profiler, on each device, and not into NVTX.
 
     `enabled=False`: the block does nothing.  `record_shapes`: names end in ", sizes = [[2, 3], []]", the arguments'.
@@ -176,14 +176,14 @@ class profile(_Recorder):
     """Within the block, count operators, views, nodes of backward and named ranges, and take the host's time of each.
 
     Operators have PyTorch's names for them ("aten::mul", "aten::add_"), and nodes theirs ("MulBackward0"): one event
-    each, with the node's hooks in it.  `sequence_nr` of an operator's event is that of the node it left.  A
+    each, with the node's hooks in it.  `sequence_nr` of an operator's event is the number of the node that it made.  A
     composite shows as the operators that it is made of, an operator as one.
 
     Times are the host's: compilation, where the operator is new to a shape, and dispatch.  What the device does,
     `jax.profiler.trace` shows, under the same names.  The block records what its own thread does.
 
     `enabled=False`: the block does nothing.  `record_shapes`: events have `input_shapes`, by which
-    `key_averages(group_by_input_shape=True)` tells them apart.  `use_cuda`, `use_device`, `with_flops`,
+    `key_averages(group_by_input_shape=True)` distinguishes them.  `use_cuda`, `use_device`, `with_flops`,
     `profile_memory` and `use_cpu=False`: warned about, and without effect.  Other options (`use_kineto`, `with_stack`,
     ...) are taken where PyTorch takes them: there is one profiler, and it needs no Kineto.  Raises `RuntimeError` when
     it is entered a second time, and when asked for results before its end.
@@ -239,7 +239,7 @@ class profile(_Recorder):
         unmeasured = [name for name, asked in (("with_flops", with_flops), ("profile_memory", profile_memory)) if asked]
         if enabled and unmeasured:
             warnings.warn(
-                f"autograd.profiler: {' and '.join(unmeasured)} has no effect: XLA's programs tell what they cost, by "
+                f"autograd.profiler: {' and '.join(unmeasured)} has no effect: XLA's programs report their cost, by "
                 "jax.jit(f).lower(x).compile().cost_analysis() and memory_analysis()",
                 stacklevel=2,
             )

@@ -192,7 +192,8 @@ class Surroundings(Noted):
                 found.children.append((key, self._guard(item, (*path, key))))
 
     def forget_memos(self, made: Callable[[Any], bool]) -> None:
-        """Clear the caches of functools.lru_cache that contain tensors of the trace, which `made` tells."""
+        """Clear the caches of functools.lru_cache that contain tensors of the trace; `made` recognizes these
+        tensors."""
         for memo in self._memos:
             if any(map(made, gc.get_referents(memo))):
                 memo.cache_clear()

@@ -131,7 +131,7 @@ def _top(module: Any) -> str:
 
 
 def is_ours(module: Any) -> bool:
-    """Return True if a module's name is xgrad's, JAX's, NumPy's or that of a library on JAX."""
+    """Return True if a module's name is xgrad's, JAX's, NumPy's or the name of a library on JAX."""
     return _top(module) in _OURS
 
 

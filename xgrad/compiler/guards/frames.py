@@ -43,7 +43,7 @@ class Frames:
         self.asks_types: bool = False  # True if code of the user's that ran names `type`
 
     def start(self) -> None:
-        """Begin the time in which `is_new` can tell new objects."""
+        """Begin the time in which `is_new` can recognize new objects."""
         self._new.start()
 
     def stop(self) -> None:
@@ -70,7 +70,7 @@ class Frames:
         if self._seeing:
             sys.setprofile(previous if callable(previous) else None)
             self._seeing = False
-        if previous is not None and not callable(previous):  # cProfile's, which is no function
+        if previous is not None and not callable(previous):  # cProfile's, which is not a function
             self._previous = None
             previous.enable()
 
@@ -170,14 +170,14 @@ def _codes_of(callback: Any) -> list[types.CodeType]:
 
 _COLLECTING = (list, dict, set)
 
-# The callbacks by which weak containers forget objects that are gone. A collection runs those of any container in the
-# process; the function's own containers are guarded where it reads them.
+# The callbacks by which weak containers forget objects that are gone. A collection runs the callbacks of any container
+# in the process; the function's own containers are guarded where it reads them.
 _WEAK: Any = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _FORGETTING: set[types.CodeType] = {kind()._remove.__code__ for kind in _WEAK}
 
 
 class _New:
-    """Tells which objects were made in a block: the young generation of the collector, which is off meanwhile."""
+    """Finds the objects that were made in a block: the young generation of the collector, which is off meanwhile."""
 
     _started = False
 
@@ -229,7 +229,7 @@ _open = 0  # the number of open blocks in all threads
 _enabled = True  # True if the collector was on before the first block
 
 
-_identity = object.__hash__  # as `id` tells objects apart, but no audit hook hears of it
+_identity = object.__hash__  # identifies an object as `id` does, but raises no audit event
 
 
 def _young() -> set[int]:

@@ -57,8 +57,8 @@ _REST = """\
     ): return None
 """
 
-# The same test for a leaf that is no Parameter, with a shortcut: if its attributes have the names of a leaf that fitted
-# and had nothing but a value, then it has nothing but a value either.
+# The same test for a leaf that is not a Parameter, with a shortcut: if its attributes have the names of a leaf that
+# fitted and had nothing but a value, then it has nothing but a value either.
 _BARE = """\
     k = tuple(d)
     if k != {expected}.bare:

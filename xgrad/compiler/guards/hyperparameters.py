@@ -1,12 +1,12 @@
 """Hyperparameters: an optimizer's numbers, such as `lr`, are operands of the program, so that a schedule traces once.
 
-An optimizer of ours tells its groups' numbers (`__xgrad_numbers__`), and how to make one array of them.  While the
+xgrad's optimizers report the numbers of each group (`__xgrad_numbers__`), and how to make one array of them.  While the
 function is traced a `StandIn` is in each number's place, and the optimizer's step takes the array as a tensor from
 outside; in each later call the guard makes the array of the numbers that are there then.
 
     group["lr"] ──► Numbers.check ──► [lr, 1 - beta1, ...] ──► operand of the program
 
-Invariant: a number is an operand only if nothing but the optimizer's step has read it.  A stand-in tells of each read,
+Invariant: a number is an operand only if nothing but the optimizer's step has read it.  A stand-in reports each read,
 and the references to it are counted: code that reads, keeps or returns one is traced again with numbers as constants.
 """
 
@@ -27,11 +27,11 @@ _ALONE = max(map(sys.getrefcount, [object()]))
 
 
 class Told(NamedTuple):
-    """The numbers of a group, as an optimizer tells them."""
+    """The numbers of a group, as an optimizer reports them."""
 
     group: dict[str, Any]
     names: tuple[str, ...]  # entries that are numbers, or tuples of numbers
-    fixed: frozenset[str]  # those of them whose sign the program depends on
+    fixed: frozenset[str]  # the entries whose sign the program depends on
     array: Callable[[dict[str, Any]], np.ndarray[Any, Any]]  # of a group
 
 
@@ -117,7 +117,7 @@ _DIFFERENT = (
 
 
 def signs(told: Told, group: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return, of each number, its sign, or True if any sign fits; None if an entry is no number."""
+    """Return, of each number, its sign, or True if any sign fits; None if an entry is not a number."""
     found: list[Any] = []
     for name in told.names:
         value = group.get(name)

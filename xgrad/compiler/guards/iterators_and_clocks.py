@@ -1,7 +1,7 @@
 """Progress: iterators, clocks and random numbers, which give another value each time, so that no guard can test them.
 
 A function that advances an iterator from outside is refused.  A clock and random numbers are constants of the
-program, and a warning tells the caller so.
+program, and a warning says so.
 """
 
 import functools

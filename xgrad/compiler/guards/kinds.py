@@ -94,5 +94,5 @@ def is_read(kind: type[Any]) -> bool:
 
 
 def may_change(kind: type[Any]) -> bool:
-    """Return True if guards look into the class: it is no C code's, and not xgrad's, JAX's or NumPy's."""
+    """Return True if guards look into the class: it is not implemented in C, and not xgrad's, JAX's or NumPy's."""
     return not kind.__flags__ & _IMMUTABLE and not is_ours(kind.__module__)

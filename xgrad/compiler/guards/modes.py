@@ -20,7 +20,7 @@ _WANTED = (
     "jax_debug_key_reuse", "jax_check_static_indices", "jax_optimization_level", "jax_disable_most_optimizations",
     "jax_exec_time_optimization_effort", "jax_memory_fitting_effort",
 )  # fmt: skip
-# Settings with which a compiled function runs uncompiled: they ask for no program, or for a look at each operation.
+# Settings with which a compiled function runs uncompiled: they switch compilation off, or inspect each operation.
 _EAGER = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs")
 
 _config = jax.config
@@ -56,7 +56,7 @@ NAMES = (
 def modes() -> tuple[Any, ...]:
     """Return the modes of this thread, of the process and of JAX, in the order of `NAMES`.
 
-    With `eager()` they equal those of no trace.
+    With `eager()` they equal the modes outside of any trace.
     """
     mine = state.__dict__
     return (

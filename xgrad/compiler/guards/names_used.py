@@ -179,7 +179,7 @@ class Noted:
                 self._imports.setdefault(name, set()).update(names_in(code))
 
     def _is_log(self, value: Any) -> bool:
-        """Return True if all code that has the list only adds to it: then the list is no part of the computation."""
+        """Return True if all code that has the list only adds to it: then the list is not part of the computation."""
         variables = self._variables.get(id(value), ())
         for _, code in variables:
             if code not in self._otherwise:

@@ -115,7 +115,7 @@ class OfGlobals(Container):
 
 
 class OfImports(OfGlobals):
-    """`sys.modules`: the modules that code imports when it runs.  An import in the trace is no change."""
+    """`sys.modules`: the modules that code imports when it runs.  An import in the trace does not count as a change."""
 
     __slots__ = ()
 

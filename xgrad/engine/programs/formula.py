@@ -2,7 +2,7 @@
 
 Invariant: formulas are interned.  Two nodes of the same structure (operator, static arguments, defined gradients,
 wanted gradients) have one Formula, so a compiled backward compares programs by the identity of their formulas; shapes
-and dtypes are no part of it.  A node without a formula runs by itself, as in the eager engine.
+and dtypes are not part of it.  A node without a formula runs by itself, as in the eager engine.
 """
 
 from collections.abc import Callable

@@ -3,14 +3,14 @@
 The order is the eager engine's, node for node.  A node with a formula is collected; its gradients are numbers that
 stand for values of the future program.  A *border* needs arrays, so the collected nodes are evaluated first, as one
 program: borders are hooks, packed saved tensors, custom Functions, other nodes without a formula, and the end of a
-segment.  Leaves and captured gradients are no borders: they are delivered when the program has run.
+segment.  Leaves and captured gradients are not borders: they are delivered when the program has run.
 
     collected:   Tanh ─ Mul ─ Add ─┐ border: a hook ┌─ Tanh ─ Mul ─ ...
                  └─ one program ───┘                └─ the next one
 
 A segment ends, hooks or not, at the first node, at least `least` nodes after the last end, whose predecessors have the
-same classes as those of the last end.  So a stack of equal layers is one program, and a new hook changes the segments
-around it and no others.
+same classes as the predecessors of the last end.  So a stack of equal layers is one program, and a new hook changes the
+segments around it and no others.
 """
 
 from collections import Counter, deque
@@ -50,7 +50,7 @@ class _Run:
     def __init__(self, task: GraphTask) -> None:
         self.task = task
         self.least, self.dump = task.compiled
-        self.schedule: Schedule | None = task.schedule  # being recorded, while there is no border
+        self.schedule: Schedule | None = task.schedule  # being recorded, until the first border
         self.entries: list[tuple[Any, ...]] = []  # of its next part
         self.collected: list[tuple[Node, int]] = []  # with the places of their operands among `args`
         self.structure: list[tuple[Any, ...]] = []
@@ -62,7 +62,7 @@ class _Run:
         self.since = 0
         self.recent: deque[Any] = deque(maxlen=CONTEXT)
         self.mark: list[Any] | None = None
-        # Tells if there was a sparse gradient, which no program takes.
+        # True after a sparse gradient, which no program takes.
         self.sparse = any(grad.__class__ is SparseGradient for inputs in task.not_ready.values() for grad in inputs)
 
     # ------------------------------------------------------------ the loop

@@ -3,7 +3,7 @@
 It has the segments' programs, the nodes whose operands they take, and the gradients that they take and return.  Finding
 order, structure and programs again takes two thirds of the time of a compiled backward of small nodes.
 
-Invariants: it belongs to the root node, and refers to the nodes below but not to the root itself, so there is no cycle;
+Invariants: it belongs to the root node, and refers to the nodes below but not to the root itself, so no cycle arises;
 it refers to no arrays; and it is used only while hooks, packed tensors and the leaves' metadata are the same.
 """
 

@@ -1,4 +1,4 @@
-"""Chains: operations in a row, each of which XLA's CPU compiler would compute again for all that use its result.
+"""Chains: operations in a row that XLA's CPU compiler would compute again for all that use its result.
 
 It fuses an operation into each user of its result.  Where backward uses what forward computed, the n-th operation of a
 chain begins with the first n - 1: compiling takes time by the square of n or more, and so does running.  So in a deep

@@ -1,10 +1,10 @@
 """The folder of the compile cache: JAX's persistent compilation cache, for the programs that xgrad calls.
 
-xgrad's first program switches it on, in the user's folder, unless XGRAD_COMPILE_CACHE is 0, somebody has told JAX a
+xgrad's first program switches it on, in the user's folder, unless XGRAD_COMPILE_CACHE is 0, somebody has given JAX a
 folder, or the user's cannot be had: then xgrad stores nothing, and `python -m xgrad doctor` says why.
 
 JAX has one folder for a process; other packages' programs are not stored in this one (`jax_compat.OwnPrograms`).  If
-somebody tells JAX another folder later, the cache is theirs from the next program on, as if xgrad had not been there.
+somebody gives JAX another folder later, the cache is theirs from the next program on, as if xgrad had not been there.
 
 Invariant: only programs that this release of jaxlib compiled on a machine like this one, for this user, are loaded.
 JAX's keys identify programs, compiler options and devices; the folder identifies jaxlib, platform and processor, since
@@ -36,7 +36,7 @@ _refused: list[str] = []  # why the user's folder could not be used
 class _Cache:
     wanted = False  # True until the first program, if it is to switch the cache on
     asked: Path | None = None  # the folder that the environment variable names
-    used: str | None = None  # the folder that xgrad told JAX
+    used: str | None = None  # the folder that xgrad gave JAX
 
 
 _cache = _Cache()
@@ -55,7 +55,7 @@ def enable_compile_cache(folder: str | os.PathLike[str] | None = None, *, most_b
 
     It is a subfolder of `folder`, named after jaxlib, platform and processor; by default of the user's cache folder
     (`$XDG_CACHE_HOME/xgrad` or `~/.cache/xgrad`).  Programs that xgrad calls are stored, and no other ones of the
-    process, from now on; a folder that JAX was told before is left.  xgrad's first program does so with the default
+    process, from now on; a folder that JAX was given before stays as it is.  xgrad's first program does so with the default
     folder, or the one that the environment variable XGRAD_COMPILE_CACHE names, if JAX has none; XGRAD_COMPILE_CACHE=0
     turns it off.  Programs beyond `most_bytes` are deleted, once a day, those first that were used the longest ago.
 
@@ -91,7 +91,7 @@ def _made(folder: str | os.PathLike[str] | None, most_bytes: int) -> Path:
 
 
 def _use(folder: Path | None) -> None:
-    """Have JAX store and load xgrad's programs in a folder, or give it back its cache as it was."""
+    """Have JAX store and load xgrad's programs in a folder, or let it have no folder."""
     _cache.wanted = False
     _cache.used = None if folder is None else str(folder)
     least = float(jax.config.values[LEAST_TIME])  # the number that was set before
@@ -101,7 +101,7 @@ def _use(folder: Path | None) -> None:
 
 
 def _sought(event: str, **_: Any) -> None:
-    """Switch the cache on for xgrad's first program; leave it to who has told JAX another folder since."""
+    """Switch the cache on for xgrad's first program; leave it to whoever has given JAX another folder since."""
     if event != SOUGHT:
         return
     if _cache.used is not None and _cache.used != _folder_of_jax():
@@ -151,7 +151,7 @@ def used_folder() -> Path | None:
 
 
 def folder_is_own() -> bool:
-    """Return True if xgrad told JAX the folder: then there are xgrad's programs only in it."""
+    """Return True if xgrad gave JAX the folder: then there are xgrad's programs only in it."""
     return _cache.used is not None and _cache.used == _folder_of_jax()
 
 

@@ -30,7 +30,7 @@ _MOVES = ("transpose", "reshape", "broadcast_in_dim", "squeeze", "rev", "slice",
 
 
 def is_half(x: Any) -> bool:
-    """Tell if an array has half precision."""
+    """Return whether an array has half precision."""
     return getattr(x, "dtype", None) in HALVES
 
 
@@ -92,9 +92,10 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list, list]:
-    """Evaluate a program with products of halves; `halves`: the half of which an operand is the copy, else None.
+    """Evaluate a program with products of halves; `halves`: the half-precision original of an operand that is a float32
+    copy, else None.
 
-    Returns the results, and the halves of which these are copies.
+    Returns the results, and the half-precision originals that they are copies of.
     """
     jaxpr = program.jaxpr
     if not _multiplies(jaxpr):
@@ -130,7 +131,7 @@ def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list,
 
 
 def _multiplies(jaxpr: Any) -> bool:
-    """Tell if there is a product in a program, or in those that it calls."""
+    """Return whether a program, or one that it calls, contains a product."""
     return any(
         e.primitive.name in _PRODUCTS or (e.primitive.name in _CALLS and _multiplies(e.params[INNER].jaxpr))
         for e in jaxpr.eqns

@@ -1,7 +1,7 @@
 """Functions as programs: `jax.jit` of functions that pass through `limits.checked`, which a lazy block notes.
 
 JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
-same in each process: that of the function, also for a partial function, which has none (`checked`).
+same in each process: the name of the function, also for a partial function, which has none (`checked`).
 """
 
 from collections.abc import Callable
@@ -37,19 +37,19 @@ class Program:
         self.run = jax.jit(function, **options)
         # For a larger program: "read" or "write", of a part of the first operand; "adjoint", zero but in a part; "sum".
         self.role = ""
-        # A write's function, or for an adjoint that of (array, *operands) which adds it to an array; in both, the first
-        # argument is applied to a part that is read before it is written.
+        # A write's function, or for an adjoint the function of (array, *operands) that adds it to an array; in both,
+        # the first argument is applied to a part that is read before it is written.
         self.into: Callable[..., Any] | None = None
         self.label = self.operator = ""
         self.place = None
-        self.avals = {}  # those of the results, by those of the operands: for a queue
+        self.avals = {}  # the results' avals by the operands' avals, for a queue
 
     def __call__(self, *operands: Any) -> Any:
         return execute(self, operands) if settings.special else self.run(*operands)
 
     @property
     def name(self) -> str:
-        """The name by which lazy blocks and reports tell it: its `label` or the function's, without underscores."""
+        """The name by which lazy blocks and reports call it: its `label` or the function's, without underscores."""
         return (self.label or self.function.__name__).lstrip("_")
 
     @property

@@ -6,7 +6,7 @@
 import importlib
 from typing import Any
 
-_FILES = {"lazy", "module", "utils"}  # those without a layer; of the others the table of xgrad.nn tells
+_FILES = {"lazy", "module", "utils"}  # files without a layer; the table of xgrad.nn lists the others
 
 
 def __getattr__(name: str) -> Any:

@@ -86,7 +86,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         """Return the log-probabilities of the targets, and the mean of their negatives.
 
         The input has shape (N, in_features) and the target (N), or both lack the N.  Raises `RuntimeError` for others,
-        and for a target that is no class.
+        and for a target that is not a class.
         """
         wanted = {1: 2, 0: 1}.get(target_.dim())
         if wanted is None:

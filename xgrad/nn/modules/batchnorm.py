@@ -217,14 +217,14 @@ class SyncBatchNorm(_BatchNorm):
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """BatchNorm1d whose `num_features` is that of the first batch."""
+    """BatchNorm1d whose `num_features` comes from the first batch."""
 
     cls_to_become = BatchNorm1d
     _check_input_dim = BatchNorm1d._check_input_dim
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """BatchNorm2d whose `num_features` is that of the first batch.
+    """BatchNorm2d whose `num_features` comes from the first batch.
 
     >>> import xgrad
     >>> layer = xgrad.nn.LazyBatchNorm2d()
@@ -237,7 +237,7 @@ class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """BatchNorm3d whose `num_features` is that of the first batch."""
+    """BatchNorm3d whose `num_features` comes from the first batch."""
 
     cls_to_become = BatchNorm3d
     _check_input_dim = BatchNorm3d._check_input_dim

@@ -246,7 +246,7 @@ class ConvTranspose3d(_ConvTransposeNd):
 
 
 class _LazyConvXdMixin(LazyModuleMixin):
-    """The lazy forms: `in_channels` is that of the first batch."""
+    """The lazy forms: `in_channels` comes from the first batch."""
 
     in_channels: int
     out_channels: int
@@ -318,13 +318,13 @@ class _LazyConvTranspose(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyConv, Conv1d):
-    """Conv1d whose `in_channels` is that of the first batch."""
+    """Conv1d whose `in_channels` comes from the first batch."""
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """Conv2d whose `in_channels` is that of the first batch.
+    """Conv2d whose `in_channels` comes from the first batch.
 
     >>> import xgrad
     >>> layer = xgrad.nn.LazyConv2d(6, kernel_size=3)
@@ -336,24 +336,24 @@ class LazyConv2d(_LazyConv, Conv2d):
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """Conv3d whose `in_channels` is that of the first batch."""
+    """Conv3d whose `in_channels` comes from the first batch."""
 
     cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
-    """ConvTranspose1d whose `in_channels` is that of the first batch."""
+    """ConvTranspose1d whose `in_channels` comes from the first batch."""
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
-    """ConvTranspose2d whose `in_channels` is that of the first batch."""
+    """ConvTranspose2d whose `in_channels` comes from the first batch."""
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
-    """ConvTranspose3d whose `in_channels` is that of the first batch."""
+    """ConvTranspose3d whose `in_channels` comes from the first batch."""
 
     cls_to_become = ConvTranspose3d

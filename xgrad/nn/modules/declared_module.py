@@ -2,8 +2,8 @@
 
 The class body is the row of a table: its annotated names are the constructor's arguments, in their order and with
 their defaults, and the attributes that `forward` passes on by name.  Type checkers read it as a dataclass, `inspect`
-sees the signature.  It is no dataclass, for a module compares by identity and has no fields that others may walk over.
-(PyTorch writes each of these modules out: torch/nn/modules/activation.py, pooling.py, padding.py, loss.py.)
+sees the signature.  It is not a dataclass, because a module compares by identity and has no fields that others may walk
+over.  (PyTorch writes each of these modules out: torch/nn/modules/activation.py, pooling.py, padding.py, loss.py.)
 """
 
 import inspect
@@ -24,7 +24,7 @@ class Face(Module):
 
     _declared: ClassVar[dict[str, inspect.Parameter]] = {}  # the constructor's arguments
     _passed: ClassVar[Sequence[str]] = ()  # the attributes that the function gets
-    _withheld: ClassVar[tuple[str, ...]] = ()  # the arguments that it does not get, and that are no attributes
+    _withheld: ClassVar[tuple[str, ...]] = ()  # the arguments that it does not get, and that are not attributes
     _shown: ClassVar[str | None] = None  # the format of extra_repr, if the usual one does not fit
 
     def _keep(self, values: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
 def _forward(cls: Any, function: str, tensors: list[str]) -> Callable[..., Any]:
     """Write `forward` out, as in a class by hand: collecting arguments would cost a fifth of a ReLU.
 
-    The function is looked up at each call, for users replace functions of F.
+    The function is looked up at each call, because users replace functions of F.
     """
     names = [name if default == "" else f"{name}={name}" for name, _, default in (t.partition("=") for t in tensors)]
     given = ", ".join([*names, *(f"{name}=self.{name}" for name in cls._passed)])

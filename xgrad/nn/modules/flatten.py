@@ -27,7 +27,7 @@ class Flatten(Face):
 class Unflatten(Face):
     """Makes several dimensions, of `unflattened_size`, of the dimension `dim`.
 
-    Raises `TypeError` for a size that is no tuple of integers.
+    Raises `TypeError` for a size that is not a tuple of integers.
 
     >>> import xgrad
     >>> xgrad.nn.Unflatten(1, (3, 4))(xgrad.ones(2, 12)).shape

@@ -80,21 +80,21 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm1d whose `num_features` is that of the first batch."""
+    """InstanceNorm1d whose `num_features` comes from the first batch."""
 
     cls_to_become = InstanceNorm1d
     _dimensions = 1
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm2d whose `num_features` is that of the first batch."""
+    """InstanceNorm2d whose `num_features` comes from the first batch."""
 
     cls_to_become = InstanceNorm2d
     _dimensions = 2
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm3d whose `num_features` is that of the first batch."""
+    """InstanceNorm3d whose `num_features` comes from the first batch."""
 
     cls_to_become = InstanceNorm3d
     _dimensions = 3

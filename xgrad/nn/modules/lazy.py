@@ -51,8 +51,8 @@ class LazyModuleMixin(Module):
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
         if state.trace is not None or any(isinstance(a, Tensor) and isinstance(a._held(), Tracer) for a in args):
             raise RuntimeError(
-                f"{self._get_name()} has no parameters yet, and would get those of one program: call it with a batch "
-                "before you compile it"
+                f"{self._get_name()} has no parameters yet, and would get the values of one program: "
+                "call it with a batch before you compile it"
             )
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():

@@ -20,10 +20,10 @@ class NonDynamicallyQuantizableLinear(Linear):
 class MultiheadAttention(Module):
     """Attention of `num_heads` heads: softmax(q kᵀ / √head_dim) v of projected queries, keys and values, projected.
 
-    `embed_dim`, a multiple of `num_heads`, is the size of queries and results; `kdim` and `vdim` are those of keys and
-    values, the same by default.  `dropout` leaves out attention weights in training.  `bias`: the projections have one;
-    `add_bias_kv`: one more key and value are learned; `add_zero_attn`: one more of zeros.  `batch_first`: tensors are
-    (batch, length, size), not (length, batch, size).
+    `embed_dim`, a multiple of `num_heads`, is the size of queries and results; `kdim` and `vdim` are the sizes of keys
+    and values, the same by default.  `dropout` leaves out attention weights in training.  `bias`: the projections have
+    one; `add_bias_kv`: one more key and value are learned; `add_zero_attn`: one more of zeros.  `batch_first`: tensors
+    are (batch, length, size), not (length, batch, size).
 
     Weights of the projections start as Xavier's uniform ones, biases as zeros.  Raises `ValueError` and
     `AssertionError` for sizes that cannot be.
@@ -112,10 +112,10 @@ class MultiheadAttention(Module):
         the batch first, or all without a batch.  `key_padding_mask` (batch, source) and `attn_mask` (length, source) or
         (batch * num_heads, length, source) are bool, True where a key is left out, or floats that are added to the
         scores.  `is_causal` says that `attn_mask` is the causal one.  The weights are means over the heads (batch,
-        length, source), or those of each head without `average_attn_weights`.
+        length, source), or the weights of each head without `average_attn_weights`.
         """
         flipped = self.batch_first and query.ndim == 3
-        if flipped:  # the same tensor stays the same one, for which there is a faster projection
+        if flipped:  # the same tensor stays the same one: its projection is faster
             same = key is query, value is key
             query = query.transpose(1, 0)
             key = query if same[0] else key.transpose(1, 0)

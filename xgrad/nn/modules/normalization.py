@@ -157,10 +157,11 @@ class LocalResponseNorm(Face):
 
 @face(shown=_NEIGHBOURS)
 class CrossMapLRN2d(Face):
-    """The LocalResponseNorm of old models from Caffe and Lua, of images: squares are summed, also that of channel 0.
+    """The LocalResponseNorm of old models from Caffe and Lua, of images: squares are summed, also the square of channel
+    0.
 
-    PyTorch never takes the first channel out of its running sum, so here too it is a neighbour of all.  The gradient
-    is that of this function; PyTorch's own forgets the first channel.  Raises `ValueError` unless the input is 4D.
+    PyTorch never takes the first channel out of its running sum, so here too it is a neighbour of all.  The gradient is
+    the gradient of this function; PyTorch's own forgets the first channel.  Raises `ValueError` unless the input is 4D.
     """
 
     size: int

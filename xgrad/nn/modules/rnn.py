@@ -257,7 +257,7 @@ class LSTM(RNNBase):
     """A network of long short-term memory, over a sequence: the gates i, f, o and the values g of a cell c.
 
     c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c').  `proj_size`: h is projected to that size by a weight_hr.  The other
-    arguments are those of RNN.
+    arguments are RNN's.
 
     >>> import xgrad
     >>> out, (h, c) = xgrad.nn.LSTM(3, 4, bidirectional=True, batch_first=True)(xgrad.ones(2, 5, 3))
@@ -278,7 +278,7 @@ class LSTM(RNNBase):
 class GRU(RNNBase):
     """A network of gated recurrent units, over a sequence: h' = (1 - z) n + z h, with a reset gate inside of n.
 
-    The arguments are those of RNN, without `nonlinearity`.
+    The arguments are RNN's, without `nonlinearity`.
 
     >>> import xgrad
     >>> out, h = xgrad.nn.GRU(3, 4)(xgrad.ones(5, 3))

@@ -121,7 +121,7 @@ class TransformerEncoderLayer(_Layer):
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
-        """Return the encoded `src`; the masks are those of MultiheadAttention."""
+        """Return the encoded `src`; the masks are as in MultiheadAttention."""
         x = self._added(src, self.norm1, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self._added(x, self.norm2, self._ff_block)
 
@@ -135,7 +135,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's result, and two linear layers; each is added, with a norm.
 
-    The arguments are those of TransformerEncoderLayer.
+    The arguments are the same as in TransformerEncoderLayer.
 
     >>> import xgrad
     >>> layer = xgrad.nn.TransformerDecoderLayer(4, 2, dim_feedforward=8)
@@ -169,7 +169,7 @@ class TransformerDecoderLayer(_Layer):
         tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False, memory_is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
-        """Return the decoded `tgt`, with the encoder's result `memory`; the masks are those of MultiheadAttention."""
+        """Return the decoded `tgt`, with the encoder's result `memory`; the masks are as in MultiheadAttention."""
         x = self._added(tgt, self.norm1, lambda x: self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
         x = self._added(
             x, self.norm2,
@@ -194,7 +194,7 @@ class TransformerEncoder(Module):
 
     In evaluation, where no gradient is recorded, the result before `norm` is zero at the positions that
     `src_key_padding_mask` excludes, as PyTorch's nested tensors leave it: if they are the last ones of each sequence,
-    there is no `mask`, and `enable_nested_tensor` is left True.  `mask_check` is accepted: masks are always looked at.
+    `mask` is None, and `enable_nested_tensor` is left True.  `mask_check` is accepted: masks are always looked at.
 
     >>> import xgrad
     >>> layer = xgrad.nn.TransformerEncoderLayer(4, 2, dim_feedforward=8, batch_first=True)
@@ -239,7 +239,7 @@ class TransformerEncoder(Module):
         return output if self.norm is None else self.norm(output)
 
     def _as_if_nested(self, src: Tensor) -> bool:
-        """Tell where PyTorch takes the path of nested tensors."""
+        """Return whether PyTorch takes the path of nested tensors."""
         first = self.layers[0]
         if not getattr(self, "use_nested_tensor", False) or first.training or src.dim() != 3:
             return False
@@ -314,7 +314,7 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """An encoder and a decoder with attention to it ("Attention Is All You Need"), of layers of `nhead` heads.
 
-    `custom_encoder` and `custom_decoder` take the place of the usual ones; the other arguments are those of the layers.
+    `custom_encoder` and `custom_decoder` take the place of the usual ones; the other arguments are the layers'.
     All weights start as Xavier's uniform ones.
 
     >>> import xgrad
@@ -361,7 +361,7 @@ class Transformer(Module):
         tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
         src_is_causal: bool | None = None, tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
-        """Encode `src` and return the decoded `tgt`; the masks are those of MultiheadAttention.
+        """Encode `src` and return the decoded `tgt`; the masks are as in MultiheadAttention.
 
         Raises `RuntimeError` for another number of features than d_model, and for batches that differ.
         """

@@ -75,7 +75,7 @@ def clip_grad_norm_(
 ) -> Tensor:  # fmt: skip
     """Scale the gradients in place so that their total norm is `max_norm` at most; return the norm before.
 
-    The norm is that of all gradients as one vector, of order `norm_type`, which may be "inf".  Parameters without a
+    The norm is the norm of all gradients as one vector, of order `norm_type`, which may be "inf".  Parameters without a
     gradient are skipped.  Raises `RuntimeError` for a norm that is infinite or NaN if `error_if_nonfinite`.
 
     >>> import xgrad

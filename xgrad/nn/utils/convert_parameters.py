@@ -31,8 +31,8 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Give each parameter its part of a vector as new values, in order, outside of any graph.
 
-    The parameters do not share the vector's storage as they do in PyTorch.  Raises `TypeError` if `vec` is no tensor,
-    and for parameters on different devices.
+    The parameters do not share the vector's storage as they do in PyTorch.  Raises `TypeError` if `vec` is not a
+    tensor, and for parameters on different devices.
 
     >>> import xgrad
     >>> w = xgrad.nn.Parameter(xgrad.ones(2, 1))

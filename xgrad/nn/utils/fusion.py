@@ -68,7 +68,7 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """Return a new linear layer that does what `linear` and `bn` after it do in evaluation.
 
     Raises `AssertionError` unless both are in evaluation mode, `bn` has running means, and its number of features is
-    that of the linear layer's outputs, or 1.
+    the linear layer's number of outputs, or 1.
     """
     _require_eval(linear, bn)
     if bn.num_features not in (linear.out_features, 1):

@@ -10,8 +10,8 @@ from ..module import Module
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
     """Make a module whose parameters will be overwritten: the state of the random numbers stays what it was.
 
-    In PyTorch the values are those that happened to stand in the memory; here they are initialized as ever.  Raises
-    `RuntimeError` for a class that is no Module, and for one without the argument `device`.
+    In PyTorch the values are whatever stood in the memory; here they are initialized as ever.  Raises
+    `RuntimeError` for a class that is not a Module, and for one without the argument `device`.
 
     >>> from xgrad import nn
     >>> nn.utils.skip_init(nn.Linear, 5, 1)

@@ -284,7 +284,7 @@ def _check_next(module: Any, name: str, parametrization: Any) -> None:
 
 
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
-    """Tell if a module has a parametrization: of the tensor with that name, or of any."""
+    """Return whether a module has a parametrization: of the tensor with that name, or of any."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
         return False

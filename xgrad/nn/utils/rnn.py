@@ -84,12 +84,12 @@ class PackedSequence(PackedSequence_):
         return self._with(lambda data: data.pin_memory(), False)
 
     def is_pinned(self) -> bool:
-        """Tell if the data are in pinned memory."""
+        """Return whether the data are in pinned memory."""
         return bool(self.data.is_pinned())
 
     @property
     def is_cuda(self) -> bool:
-        """Tell if the data are on a GPU."""
+        """Return whether the data are on a GPU."""
         return bool(self.data.is_cuda)
 
     def double(self) -> "PackedSequence":
@@ -265,8 +265,8 @@ def pad_sequence(
     for i, s in enumerate(listed):
         if s.shape[1:] != rest:
             raise RuntimeError(
-                f"The size of tensor {i}, {list(s.shape)}, must match that of tensor 0, {list(listed[0].shape)}, in "
-                "all dimensions but the first"
+                f"The size of tensor {i}, {list(s.shape)}, must match the size of tensor 0, {list(listed[0].shape)}, "
+                "in all dimensions but the first"
             )
     pad = FUNCTIONS["nn.functional"]["pad"]
     none = (0, 0) * len(rest)

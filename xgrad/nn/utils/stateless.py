@@ -27,8 +27,8 @@ def reparametrized(
 
     Tensors that are not named stay.  `tie_weights`: a tensor that the module has under several names is replaced under
     all of them.  Yields a dictionary that has, once the context has ended, the tensors that were then under the names:
-    a buffer that forward assigned is there.  Raises `RuntimeError` if `strict` and the names are not those of the
-    module, and `ValueError` if two names of a shared tensor come with different tensors.
+    a buffer that forward assigned is there.  Raises `RuntimeError` if `strict` and the names are not the module's,
+    and `ValueError` if two names of a shared tensor come with different tensors.
 
     >>> import xgrad
     >>> from xgrad.nn.utils.stateless import reparametrized

@@ -28,7 +28,7 @@ _EXPECTED = (
 
 def construct(cls: type[Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Make the tensor of `Tensor(...)`, also for a subclass without a `__new__` of its own."""
-    if isinstance(other := _only(args, options), Tensor):  # of any dtype, for Tensor is every dtype's class
+    if isinstance(other := _only(args, options), Tensor):  # of any dtype, because Tensor is every dtype's class
         return overrides.as_subclass(other, cls)
     made = _made(args, options, settings.default_dtype)
     return made if cls is Tensor else overrides.taken_over(made, cls)
@@ -81,7 +81,7 @@ def _made(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any = N
 
 
 def _is_size(value: Any) -> bool:
-    """Tell if an argument is an integer: of Python, of NumPy, or a tensor of one."""
+    """Return whether an argument is an integer: of Python, of NumPy, or a tensor of one."""
     if isinstance(value, (bool, np.bool_)):
         return False
     if isinstance(value, (Tensor, jax.Array, np.ndarray)):

@@ -43,7 +43,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     if isinstance(other, Tensor):
         here, there = self._placed(), other._placed()
         if here is not there and here is not None and there is not None and here.device_set != there.device_set:
-            other = other.to(self.device)  # on a mesh it is not sharded as the storage, for this may be a view
+            other = other.to(self.device)  # on a mesh not sharded as the storage, because this may be a view
     return call_inplace(copy, (self, other), ())
 
 

@@ -98,7 +98,7 @@ def _leaf_types(data: Any) -> set[type]:
 
 
 def _host(leaf: Any) -> np.ndarray:
-    """Convert a leaf that is no Python number to a NumPy array."""
+    """Convert a leaf that is not a Python number to a NumPy array."""
     if isinstance(leaf, Tensor):
         array = leaf.detach()._read()
         if not isinstance(array, Tracer):  # NumPy raises the error for a tracer
@@ -114,7 +114,8 @@ def _host(leaf: Any) -> np.ndarray:
 
 
 def is_sequence(data: Any) -> TypeGuard[Sequence[Any]]:
-    """Tell objects that PyTorch reads like lists: deques, arrays of the module `array`, classes with `__getitem__`."""
+    """Return whether PyTorch reads an object like a list: deques, arrays of the module `array`, classes with
+    `__getitem__`."""
     if isinstance(data, (str, bytes, Mapping, Tensor, np.ndarray, np.generic, range)):
         return False
     kind = type(data)
@@ -297,7 +298,7 @@ def asarray(
         out = out.clone() if copy and out is obj else out
         return out if requires_grad or not out.requires_grad else out.detach()
     if copy is False and not isinstance(obj, jax.Array):
-        raise ValueError("can't alias data that is no tensor or jax.Array: JAX copies it; leave copy out")
+        raise ValueError("can't alias data that is not a tensor or jax.Array: JAX copies it; leave copy out")
     return finish(_convert(obj, dtype, device, bool(copy)), requires_grad)
 
 

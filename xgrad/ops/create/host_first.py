@@ -1,4 +1,4 @@
-"""is_early: the first results of a kind, which the host computes, since compiling their program takes longer.
+"""Compute the first constants and random numbers of each shape on the host, which is cheaper than compiling.
 
 A program of one constant takes 20 ms to compile, one of random numbers 100 ms and more.  A model has such a program for
 each shape of its weights, and most of them run once.

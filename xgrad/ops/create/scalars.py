@@ -1,7 +1,7 @@
 """Conversion of Python numbers to a dtype, by PyTorch's rules.
 
 Invariant: a number that does not fit raises an error before anything is changed (c10::overflows, c10::Scalar::to).  A
-number that a narrower dtype can only represent differently is no overflow: fractions are truncated, -1 becomes the
+number that a narrower dtype can only represent differently is not an overflow: fractions are truncated, -1 becomes the
 largest unsigned integer, and every number becomes a bool.
 """
 
@@ -31,7 +31,7 @@ def _limits(dtype: np.dtype) -> tuple[float, float, bool]:
 
 
 def fits(value: complex, dtype: np.dtype) -> bool:
-    """Tell if PyTorch converts a number to `dtype`."""
+    """Return whether PyTorch converts a number to `dtype`."""
     if dtype == dtypes.bool or isinstance(value, bool):
         return True
     if isinstance(value, complex):
@@ -47,7 +47,7 @@ def fits(value: complex, dtype: np.dtype) -> bool:
 
 
 def all_fit(array: np.ndarray, dtype: np.dtype) -> bool:
-    """Tell if all numbers of an array are within an integer dtype."""
+    """Return whether all numbers of an array are within an integer dtype."""
     low, high, _ = _limits(dtype)
     return bool(((array >= low) & (array <= high)).all())
 

@@ -34,7 +34,7 @@ def on_host(x: Any) -> np.ndarray | None:
 
 
 def valueless(x: Any) -> bool:
-    """Tell a tensor whose value is not there: it is traced, or pending in a lazy block."""
+    """Return whether a tensor's value is not there: it is traced, or pending in a lazy block."""
     if not isinstance(x, Tensor):
         return isinstance(x, Tracer)
     x = inner_value(x)

@@ -269,8 +269,8 @@ def _prod(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
         return value
 
     # JAX has no derivative of a scattered product with duplicates.  This is the same product, smooth in all factors:
-    # the exponential of a sum of logarithms for the factors that are not zero, times the product of those that are, for
-    # which up to two factors count (the first two derivatives of a product of three zeros are zero).
+    # the exponential of a sum of logarithms for the factors that are not zero, times the product of the zeros, where up
+    # to two factors count (the first two derivatives of a product of three zeros are zero).
     def add_up(mine: Any, theirs: Any) -> Any:
         return mine.at[where].add(theirs)
 
@@ -305,7 +305,7 @@ _REDUCE = {"sum": _sum, "mean": _mean, "prod": _prod, "amax": _extreme("max"), "
     ),
 )
 def index_reduce(self, index, source, *, dim, reduce, include_self=True):
-    """A copy of `input` whose slices along `dim` that `index` names are combined with those of `source`.
+    """A copy of `input` whose slices along `dim` that `index` names are combined with the slices of `source`.
 
     `reduce` is "prod", "mean", "amax" or "amin".
     """

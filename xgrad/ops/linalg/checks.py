@@ -41,7 +41,7 @@ def adjoint(x: Any) -> Any:
 
 
 def is_vector(A: tuple[Any, ...], B: tuple[Any, ...]) -> bool:
-    """Tell if a right-hand side of this shape is (a batch of) vectors."""
+    """Return whether a right-hand side of this shape is (a batch of) vectors."""
     return len(B) == 1 or (len(A) - 1 == len(B) and A[:-1] == B)
 
 

@@ -1,8 +1,8 @@
-"""The determinant with its derivatives, which are those of singular matrices too.
+"""The determinant with its derivatives, which hold for singular matrices too.
 
 The derivative with respect to an element is its cofactor, a polynomial, so that all derivatives of a determinant exist.
-JAX's derivative supposes that of the pivots only the last one vanishes: where another one does, as in diag(0, 2), it is
-0 without a word (of all sizes since jax 0.12, before it of those over 3).  (PyTorch: linalg_det_backward,
+JAX's derivative supposes that only the last pivot vanishes: where another one does, as in diag(0, 2), it is
+0 without a word (of all sizes since jax 0.12, before it of sizes over 3).  (PyTorch: linalg_det_backward,
 FunctionsManual.cpp.)
 """
 
@@ -48,7 +48,7 @@ def _reflected(A: Any) -> Any:
     """A times a reflection, whose determinant is -1: it turns a null vector so that it ends in a nonzero number.
 
     Then all columns but the last are independent (if the rank is one less than full), and so only the last pivot
-    vanishes.  The mirror is fixed, and at an angle to the vectors that come up: their elements are no cosines.
+    vanishes.  The mirror is fixed, and at an angle to the vectors that come up: their elements are not cosines.
     """
     v = np.cos(np.arange(1, A.shape[-1] + 1))
     v = jnp.asarray(v / np.linalg.norm(v), A.dtype)

@@ -1,9 +1,9 @@
 """xgrad.linalg: eigenvalues and eigenvectors, of Hermitian and of general matrices.
 
 Eigenvectors are fixed up to their phase, and have a derivative where eigenvalues are distinct.  The gradients save the
-result, as PyTorch's do (linalg_eig_backward, FunctionsManual.cpp): equal eigenvalues make that of vectors NaN or
-infinite, that of the values alone is right for any matrix, and a loss that depends on the phase of complex vectors is
-an error.
+result, as PyTorch's do (linalg_eig_backward, FunctionsManual.cpp): equal eigenvalues make the gradient of vectors NaN
+or infinite, the gradient of the values alone is right for any matrix, and a loss that depends on the phase of complex
+vectors is an error.
 """
 
 from functools import partial
@@ -53,7 +53,7 @@ _GENERAL = (sample(regular(3, 3)), sample(regular(2, 2, 2)), sample(real(0, 0)))
 
 @linalg("linalg_eigh", signature='A, UPLO="L"', outputs=return_types.linalg_eigh, samples=_HERMITIAN)
 def eigh(A, *, UPLO="L"):
-    """The named tuple (eigenvalues, eigenvectors) of Hermitian matrices, of which one triangle is read.
+    """The named tuple (eigenvalues, eigenvectors) of Hermitian matrices; only one triangle is read.
 
     The vectors have no gradient (NaN) where eigenvalues are equal; a loss that depends on the phase of complex vectors
     raises `RuntimeError` in backward.
@@ -169,7 +169,7 @@ def _values(A: Any) -> Any:
 
 @_values.defjvp
 def _values_tangent(primals: tuple, tangents: tuple) -> Any:
-    """That of eig, which has derivatives of every order: JAX's own has the first alone."""
+    """The tangent of `eig`, which has derivatives of every order: JAX's own has the first alone."""
     (values, _), (moved, _) = jax.jvp(_eig, primals, tangents)
     return values, moved
 
@@ -184,7 +184,7 @@ def _eigvals(A):
 
 
 def watched(A: Any) -> bool:
-    """Tell if a derivative may be asked for: it needs the vectors, which are computed at once then."""
+    """Return whether a derivative may be asked for: it needs the vectors, which are computed at once then."""
     return state.forward_level >= 0 or (state.grad_enabled and isinstance(A, Tensor) and A.requires_grad)
 
 

@@ -206,8 +206,8 @@ def ormqr(self, tau, other, *, left=True, transpose=False):
         )
     if other.dtype != self.dtype or other.shape[:-2] != self.shape[:-2]:
         raise RuntimeError(
-            f"ormqr: batch dimensions and dtype of other should be equal to those of input, but got "
-            f"{list(other.shape)} {other.dtype.name} and {list(self.shape)} {self.dtype.name}"
+            f"ormqr: batch dimensions and dtype of other should be equal to batch dimensions and dtype of input, but "
+            f"got {list(other.shape)} {other.dtype.name} and {list(self.shape)} {self.dtype.name}"
         )
     if not (tau.size and other.size):
         return other

@@ -34,7 +34,7 @@ def _exchange(i: Any, j: Any, n: int) -> Any:
 
 
 def _factor(A: Any, conj: Any) -> tuple[Any, Any, Any]:
-    """(LD, pivots, info) of one matrix, of which the lower triangle is read."""
+    """(LD, pivots, info) of one matrix; only its lower triangle is read."""
     n = A.shape[-1]
     at = jnp.arange(n)
     lower = jnp.tril(A, -1)
@@ -134,7 +134,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
 
 @composite(method=False, namespace="linalg")
 def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
-    """The named tuple (LD, pivots) of symmetric (Hermitian if `hermitian`) matrices, of which one triangle is read.
+    """The named tuple (LD, pivots) of symmetric (Hermitian if `hermitian`) matrices; only one triangle is read.
 
     LD holds the unit lower triangular L and the block-diagonal D; a negative pivot marks blocks of two, as in LAPACK.
     Not differentiable.  Raises `LinAlgError` for a pivot of zero.

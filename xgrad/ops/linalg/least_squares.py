@@ -92,7 +92,7 @@ def _lstsq(A, B, rcond, *, driver):
 
 @composite(method=False, namespace="linalg")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None, out: Any = None) -> Any:
-    """The X with the least |A X - B|, and of those the least: (solution, residuals, rank, singular_values).
+    """The minimum-norm solution X of least squares, |A X - B|: (solution, residuals, rank, singular_values).
 
     A: (*, m, n); B: (*, m, k) or vectors (*, m).  Singular values up to `rcond` times the largest count as 0.  What
     `driver` ("gelsy" unless given, "gels", "gelsd", "gelss") does not give is empty, as in PyTorch: residuals unless
@@ -118,6 +118,6 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
 
 def _full(rank: Tensor, n: int, driver: str) -> bool:
-    """Tell if all matrices have full rank; "gels" assumes it, and so does a JAX trace."""
+    """Return whether all matrices have full rank; "gels" assumes it, and so does a JAX trace."""
     array = inner_value(rank)._read()
     return driver == "gels" or isinstance(array, Tracer) or bool((np.asarray(array) == n).all())

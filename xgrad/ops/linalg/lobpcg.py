@@ -5,8 +5,8 @@ iteration the best approximations within span{X, W, P}, the vectors, their preco
 step.  A QR decomposition makes the basis orthonormal; in place of dependent columns it puts arbitrary new directions.
 All iterations are one program.  (PyTorch: torch/_lobpcg.py.)
 
-The derivative is that of the exact eigenpairs: within span{V} as `linalg.eigh`'s, outside of it by one linear system
-for each eigenvalue.  It exists where the wanted eigenvalues differ from all others.
+The derivative is the derivative of the exact eigenpairs: within span{V} as `linalg.eigh`'s, outside of it by one linear
+system for each eigenvalue.  It exists where the wanted eigenvalues differ from all others.
 """
 
 from functools import partial
@@ -162,8 +162,8 @@ def lobpcg(
     order; gradients are symmetric, and right once the pairs have converged: ask for a small `tol`.
 
     Raises `ValueError` for m < 3 n, for a sparse A that requires grad and an unknown method; `RuntimeError` for shapes
-    and dtypes that do not fit; `NotImplementedError` for a `tracker`, for the iterations are one program: call it with
-    niter=1 and X in a loop.
+    and dtypes that do not fit; `NotImplementedError` for a `tracker`, because the iterations are one program: call it
+    with niter=1 and X in a loop.
 
     >>> import xgrad
     >>> A = xgrad.diag(xgrad.arange(1.0, 10.0))

@@ -43,7 +43,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 
 @composite(method=False)
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-    """`svd_lowrank` of the rows of A, of which the mean is taken off unless `center` is False."""
+    """`svd_lowrank` of the rows of A minus their mean (not subtracted if `center` is False)."""
     m, n = A.shape[-2:]
     q = min(6, m, n) if q is None else q
     if not 0 <= q <= min(m, n):

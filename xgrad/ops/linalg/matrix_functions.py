@@ -321,9 +321,10 @@ def vander(x, *, N=None):
 
 @composite("vander", method=False)
 def _old_vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers N - 1 to 0 (0 to N - 1 if `increasing`) of each element of a vector, of which there are N by default.
+    """The powers N - 1 to 0 (0 to N - 1 if `increasing`) of each element of a vector; N is the vector's length by
+    default.
 
-    Those of integers have the default dtype of integers.
+    Powers of integers have the default dtype of integers.
     """
     if x.ndim != 1:
         raise RuntimeError(f"x must be a one-dimensional tensor., but got {x.ndim} dimensions")

@@ -123,7 +123,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
 
 
 def _hermitian(A: Any) -> Any:
-    """The Hermitian matrix with A's lower triangle; its derivative is that of A."""
+    """The Hermitian matrix with A's lower triangle; its derivative is A's."""
     lower = jnp.tril(A)
     full = lower + conj(jnp.tril(A, -1).mT)
     return A + jax.lax.stop_gradient(full - A)

@@ -69,7 +69,7 @@ def _ctc(self, labels, input_lengths, target_lengths, *, blank, zero_infinity):
 
 
 def _ctc_gradient(grad, self, labels, input_lengths, target_lengths, blank, zero_infinity):
-    # As in PyTorch the gradient is that of the logits before log_softmax: each row of it sums to 0.
+    # As in PyTorch this is the gradient of the logits before log_softmax: each row of it sums to 0.
     loss, pull = jax.vjp(lambda x: _nll(x, labels, input_lengths, target_lengths, blank), self)
     possible = ~jnp.isinf(loss)
     found = pull(jnp.where(possible, grad, 0))[0]
@@ -136,7 +136,7 @@ def ctc_loss(
 ) -> Tensor:
     """Minus the log-likelihood of label sequences under `log_probs` (time, batch, classes), without an alignment.
 
-    `targets`: (batch, length), or all one after another.  The mean is that of the losses over their targets' lengths.
+    `targets`: (batch, length), or all one after another.  "mean" divides each loss by its target's length first.
     Labels and lengths out of range are errors, unless a compiled function or a lazy block has no values of them.
     """
     reduction = reduction_of(None, None, reduction)

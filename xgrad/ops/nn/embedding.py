@@ -247,8 +247,8 @@ def embedding_bag(
     """The "sum", "mean" or "max" of the rows of `weight` that each bag of `input` names.
 
     The bags are the rows of a 2-D `input`, or start at `offsets` of a 1-D one.  `per_sample_weights` only with "sum".
-    Not for "max": `sparse` makes the gradient of `weight` a sparse tensor, `scale_grad_by_freq` divides that of each
-    row by how often it was named.  `embedding_bag(weight, input)`, the order before PyTorch 0.4, is warned about.
+    Not for "max": `sparse` makes the gradient of `weight` a sparse tensor, `scale_grad_by_freq` divides the gradient of
+    each row by how often it was named.  `embedding_bag(weight, input)`, the order before PyTorch 0.4, is warned about.
     """
     if weight.dtype == dtypes.default_integer() and input.is_floating_point():
         warnings.warn(

@@ -1,4 +1,4 @@
-"""Loss functions of real targets (PyTorch: Loss.cpp); those of class indices are in classification.py.
+"""Loss functions of real targets (PyTorch: Loss.cpp); loss functions of class indices are in classification.py.
 
 Each is one operator, reduction included.  `reduction` is "mean", "sum" or "none"; the older `size_average` and `reduce`
 still say the same.
@@ -177,7 +177,7 @@ def _cross_entropy_of(x: Any, target: Any) -> Any:
 
 @_cross_entropy_of.defjvp
 def _cross_entropy_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """The tangent; finite at 0 and 1, where those of the logarithms are infinite."""
+    """The tangent; finite at 0 and 1, where the tangents of the logarithms are infinite."""
     (x, target), (of_x, of_target) = primals, tangents
     inside = (x > 0) & (x < 1)
     at_bounds = jax.lax.stop_gradient(_bounded_logs(x))

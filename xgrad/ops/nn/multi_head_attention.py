@@ -21,7 +21,7 @@ def _require(holds: bool, message: str) -> None:
 
 
 def _is_batched(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int) -> bool:
-    """Tell if there is a batch dimension.  Raises `AssertionError` for shapes that fit neither case."""
+    """Return whether the shapes have a batch dimension.  Raises `AssertionError` for shapes that fit neither case."""
     _require(
         query.ndim in (2, 3),
         f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor",
@@ -136,7 +136,7 @@ def multi_head_attention_forward(
     one, and may be used in its place.
 
     Gives (the output, the weights of attention): the mean over the heads (batch, length, source), without
-    `average_attn_weights` those of each head; None without `need_weights`.
+    `average_attn_weights` the weights of each head; None without `need_weights`.
     """
     batched = _is_batched(query, key, value, key_padding_mask, attn_mask, num_heads)
     if is_causal and attn_mask is None:
@@ -162,7 +162,7 @@ def multi_head_attention_forward(
             f"key shape {list(key.shape)} does not match value shape {list(value.shape)}",
         )
     if key.shape[1] != batch:
-        raise RuntimeError(f"the batch of key, {key.shape[1]}, is not that of query, {batch}: a shape is invalid")
+        raise RuntimeError(f"the batch of key, {key.shape[1]}, is not query's, {batch}: a shape is invalid")
     if attn_mask is not None and key_padding_mask is not None and attn_mask.dtype != key_padding_mask.dtype:
         warnings.warn(
             "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead.",

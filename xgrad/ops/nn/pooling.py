@@ -375,7 +375,7 @@ def _declare_norm(n: int) -> None:
             return FUNCTIONS["nn.functional"][f"max_pool{n}d"](input.abs(), kernel_size, stride, 0, 1, ceil_mode)
         mean = FUNCTIONS["nn.functional"][f"avg_pool{n}d"](input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
         size = int(np.prod(expand(freeze(kernel_size), n, "kernel_size")))
-        # The relu changes no value, but makes the gradient 0 where that of the power of a zero sum is infinite.
+        # The relu changes no value, but makes the gradient 0 where the power of a zero sum has an infinite one.
         return (mean.sign() * mean.abs().relu() * size).pow(1.0 / norm_type)
 
     public.__name__ = public.__qualname__ = name

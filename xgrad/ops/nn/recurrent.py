@@ -51,7 +51,7 @@ def _lstm(x: Any, w_hh: Any, b_hh: Any, w_hr: Any, h: Any, c: Any) -> tuple[Any,
     return (h if w_hr is None else jnp.matmul(h, w_hr.T)), c
 
 
-# The derivative of PyTorch's relu at 0 is 0, that of jnp.maximum 1/2.
+# The derivative of PyTorch's relu at 0 is 0, the derivative of jnp.maximum 1/2.
 _STEPS = {"rnn_tanh": _simple(jnp.tanh), "rnn_relu": _simple(jax.nn.relu), "gru": _gru, "lstm": _lstm}
 _GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 
@@ -209,7 +209,7 @@ def _layers(
     projected = kind == "lstm" and states[0].shape[-1] != states[1].shape[-1]
     each = (4 if biases else 2) + projected
     if len(params) % each:
-        raise RuntimeError(f"got an incorrect number of RNN parameters: {len(params)}, which is no multiple of {each}")
+        raise RuntimeError(f"got an incorrect number of RNN parameters: {len(params)}, not a multiple of {each}")
     count = num_layers * directions
     if any(s.shape[0] != count for s in states):
         more = any(s.shape[0] < count for s in states)

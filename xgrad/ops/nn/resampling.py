@@ -1,7 +1,7 @@
 """interpolate: resampling to another size (PyTorch: UpSample.h, UpSampleKernel.cpp).
 
 Every mode treats one dimension at a time.  Weighted modes multiply by a small matrix: on CPUs its gradient is 2 to 13
-times faster than that of a gather (measured, 64x64 to 48x48 and 512x512), and accelerators are made for products.
+times faster than a gather's (measured, 64x64 to 48x48 and 512x512), and accelerators are made for products.
 """
 
 from functools import partial

@@ -319,7 +319,8 @@ def _true_divide_inplace(input: Tensor, other: Any) -> Tensor:
 def floor_divide(self, other):
     """floor(input / other), broadcast.  Its backward is an error; `div(rounding_mode="floor")` has a gradient of zeros.
 
-    An integer by 0 is no error, which only the values could tell, and has no defined quotient or remainder.
+    Division of an integer by 0 is not an error, which only the values could show; its quotient and remainder are
+    undefined.
     """
     self, other = promote_together(self, other)
     require_real(self, "floor_divide")

@@ -233,7 +233,7 @@ def _complex(real, imag):
     Raises `RuntimeError` unless both are floating-point tensors of one dtype.
     """
     _parts(real, imag)
-    wide = jnp.promote_types(real.dtype, jnp.float32)  # there is no complex number of two halves
+    wide = jnp.promote_types(real.dtype, jnp.float32)  # complex numbers of two halves do not exist
     return jax.lax.complex(*(x.astype(wide) for x in jnp.broadcast_arrays(real, imag)))
 
 

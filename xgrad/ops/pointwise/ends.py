@@ -244,6 +244,6 @@ def logits_loss(x: Any, target: Any, positive: Any, excess: Any) -> Any:
 
 @logits_loss.defjvp
 def _logits_loss_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """The tangent, where that of the terms cancels: a small target, or sigmoid(x), beside 1."""
+    """The tangent, where the tangents of the terms cancel: a small target, or sigmoid(x), beside 1."""
     (x, _, positive, excess), (dx, dt, _, de) = primals, tangents
     return logits_loss(*primals), dx * (excess * sigmoid(x) - positive) - dt * x + de * log1p_exp(-x)

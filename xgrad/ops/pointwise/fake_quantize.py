@@ -1,6 +1,6 @@
 """Fake quantization, of training that is aware of it: values rounded to a grid of integers, and scaled back.
 
-Nothing here is a quantized tensor.  The gradient is that of the straight-through estimator: the incoming one where the
+Nothing here is a quantized tensor.  The gradient is the straight-through estimator's: the incoming one where the
 value lies on the grid, 0 where it was cut off.  Scale and zero point have none.
 (PyTorch: FakeQuantPerTensorAffine.cpp, FakeQuantPerChannelAffine.cpp.)
 """

@@ -69,7 +69,7 @@ def _pow(self, exponent):
 
 @jax.custom_jvp
 def _power(base: Any, exponent: Any) -> Any:
-    """jnp.power; complex ones by the exponential, for jnp.power has NaN beside an infinity and at 0."""
+    """jnp.power; complex ones by the exponential, because jnp.power has NaN beside an infinity and at 0."""
     if not jnp.iscomplexobj(base):
         return apart(jnp.power(base, exponent))
     zero = base == 0
@@ -80,7 +80,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 @partial(_power.defjvp, symbolic_zeros=True)
 def _power_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """The tangent, which is 0 at 0**0, where that of jnp.power is NaN."""
+    """The tangent, which is 0 at 0**0, where the tangent of jnp.power is NaN."""
     out = _power(*primals)
     terms = [f(*primals) * t for f, t in zip((_slope, _growth), tangents) if not isinstance(t, SymbolicZero)]
     return out, sum(terms) if terms else jnp.zeros_like(out)

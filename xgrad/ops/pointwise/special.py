@@ -27,7 +27,7 @@ def _erfcx(x: Any) -> Any:
     large, small = jnp.ones_like(x), 0.5 / far / far
     for k in range(12, 0, -1):
         large = 1 - large * (2 * k - 1) * small
-    # jax 0.7.2 has no erfcx, and that of 0.12 has second derivatives of single numbers only
+    # jax 0.7.2 has no erfcx, and jax 0.12's has second derivatives of single numbers only
     found = jnp.vectorize(js.erfcx)(near) if hasattr(js, "erfcx") else jnp.exp(near * near) * js.erfc(near)
     return jnp.where(x < 8, found, large / (far * math.sqrt(math.pi)))
 
@@ -43,7 +43,7 @@ i0e = with_slope(js.i0e, lambda x, out: i1e(x) - jnp.sign(x) * out)
 i1e = with_slope(js.i1e, lambda x, out: i1_slope(x, out, i0e, jnp.exp(-jnp.abs(x))) - jnp.sign(x) * out)
 
 _UNARY = {
-    # Of jax's derivatives that of entr is 0 below 0, and that of |x| at 0 is 1, which i0e and i1e have.
+    # jax's derivative of entr is 0 below 0, and its derivative of |x|, which is part of i0e and i1e, is 1 at 0.
     "entr": (
         with_slope(js.entr, lambda x, _: -1 - jnp.log(x)), "-input * log(input); 0 at 0 and -inf of negative numbers.",
         POSITIVE,
@@ -98,8 +98,8 @@ def zeta(self, other):
 def _zeta(x: Any, q: Any) -> Any:
     """jax's zeta, and for q < 0 sums of it: there jax's has too few terms (x = 2, q = -8.9: -7260 for 103.2).
 
-    Only whole x have a value for q < 0.  The terms before 0 are those of zeta(x, 1 - part), `part` the fraction of q,
-    up to q, with the sign (-1)**x.
+    Only whole x have a value for q < 0.  The terms before 0 are the terms of zeta(x, 1 - part), `part` the fraction of
+    q, up to q, with the sign (-1)**x.
     """
     whole, negative = x == jnp.floor(x), (q < 0) & jnp.isfinite(q)
     below = jnp.where(negative, q, -0.5)
@@ -114,7 +114,7 @@ def _zeta(x: Any, q: Any) -> Any:
 
 
 def _incomplete_gamma(upper: bool, a: Any, x: Any) -> Any:
-    """P(a, x) or Q(a, x); for large a by the uniform expansion of N. M. Temme (1979), of which two terms are enough.
+    """P(a, x) or Q(a, x); for large a by the uniform expansion of N. M. Temme (1979), cut after two terms.
 
     jax's sums end too early there: of float32 at a = x = 1e6 half of the digits is wrong, from 1e7 on all of them.
     """

@@ -113,7 +113,7 @@ i1: Any = with_slope(js.i1, lambda x, out: i1_slope(x, out))
 
 
 def i1_slope(x: Any, result: Any, i0: Callable[..., Any] = i0, scale: Any = 1) -> Any:
-    """The derivative of i1, by its series near 0, where that of the quotient cancels."""
+    """The derivative of i1, by its series near 0, where the quotient cancels."""
     near = jnp.abs(x) < 0.5
     far = jnp.where(near, 1, x)
     small = 0.5 * series(jnp.where(near, x * x / 4, 0), 8, lambda k: (2 * k + 1) / (2 * k - 1) / (k * (k + 1)))

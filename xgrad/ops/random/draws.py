@@ -29,7 +29,7 @@ def in_a_row(draw: Callable[..., Any], key: Any, shape: tuple[int, ...], *args: 
 
 
 def uniform(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return numbers on [0, 1).  Words give float32 numbers, those of `jax.random.uniform` for the key."""
+    """Return numbers on [0, 1).  Words give float32 numbers, the same as `jax.random.uniform` for the key."""
     if key.ndim == 2:
         return _unit(key).reshape(shape)
     if dtype in dtypes.COMPLEX:
@@ -39,7 +39,7 @@ def uniform(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return numbers of the normal distribution.  Words give float32 numbers, those of `jax.random.normal`."""
+    """Return numbers of the normal distribution.  Words give float32 numbers, the same as `jax.random.normal`."""
     if key.ndim == 2:
         least = np.nextafter(np.float32(-1), np.float32(0))
         inside = jax.lax.max(least, _unit(key) * (1 - least) + least)

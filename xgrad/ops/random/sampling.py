@@ -146,7 +146,7 @@ def randint(
 ) -> Tensor:  # fmt: skip
     """Integers uniform from `low` (0) up to, and without, `high`: `randint(high, size)` or `randint(low, high, size)`.
 
-    Raises `RuntimeError` if there is no such integer.
+    Raises `RuntimeError` if no such integer exists.
     """
     given = list(args)
     if size is None and given:

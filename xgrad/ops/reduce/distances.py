@@ -45,7 +45,7 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
 
     def unit(x: Any) -> Any:
         norm, least = p_norm(x, 2, along, x.ndim > 0), scalar(x, eps, "eps")
-        # PyTorch raises the norm to eps outside of autograd: the derivative stays that of the norm.
+        # PyTorch raises the norm to eps outside of autograd: the norm's derivative does not change.
         return quotient(x, jnp.where(norm < least, norm + jax.lax.stop_gradient(least - norm), norm))
 
     return jnp.sum(unit(x1) * unit(x2), axis=along)

@@ -136,7 +136,8 @@ def _edges(self, *bounds, bins):
 
 
 def _check_outer(input: Tensor, bins: int, range: Any) -> None:
-    """Raise for outer edges that are not finite or in the wrong order; those of the data are checked if readable."""
+    """Raise for outer edges that are not finite or in the wrong order; the edges of the data are checked if
+    readable."""
     if range is not None:
         if len(range) != 2 * bins:
             raise RuntimeError(
@@ -221,8 +222,8 @@ def histogramdd(
     """The named tuple (hist, bin_edges) of points (..., n): how many lie in each cell of an n-dimensional grid.
 
     `bins`: the number of cells in each dimension (or one number for all), of one width between the bounds in `range`
-    (low, high, low, high, ...; by default those of the points); or a vector of edges for each dimension.  `weight`:
-    what each point counts; `density`: divided by the total and by the cells' volumes.
+    (low, high, low, high, ...; by default the bounds of the points); or a vector of edges for each dimension.
+    `weight`: what each point counts; `density`: divided by the total and by the cells' volumes.
     """
     if not isinstance(bins, Sequence):
         require_int("histogramdd", bins=bins)
@@ -237,7 +238,8 @@ def histogram(
 ) -> Any:  # fmt: skip
     """The named tuple (hist, bin_edges): how many elements lie in each bin; see `histogramdd`.
 
-    `bins`: their number, of one width between the two bounds in `range` (those of the data), or the vector of edges.
+    `bins`: their number, of one width between the two bounds in `range` (by default of the data), or the vector of
+    edges.
 
     >>> import xgrad
     >>> xgrad.histogram(xgrad.tensor([1.0, 2.0, 1.0]), 4, range=(0.0, 3.0)).hist

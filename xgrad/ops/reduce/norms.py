@@ -24,7 +24,7 @@ INF = float("inf")
 
 
 def magnitude(x: Any) -> Any:
-    """The absolute value, whose derivative is 0 at 0 (that of `jnp.abs` is 1)."""
+    """The absolute value, whose derivative is 0 at 0 (the derivative of `jnp.abs` is 1)."""
     zero = x == 0
     return jnp.where(zero, 0, jnp.abs(jnp.where(zero, 1, x)))
 
@@ -267,7 +267,7 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
     samples=(sample(real(2, 3), real(2), p=2.0), sample(real(2, 3), real(2), p=INF), sample(real(3), p=1.0), *COMPLEX)
 )
 def total_norm(*tensors, p):
-    """The `p`-norm of the `p`-norms of tensors: that of all their elements."""
+    """The `p`-norm of the `p`-norms of tensors, which is the norm of all their elements."""
     norms = [p_norm(x, p, None, False) for x in tensors]
     dtype = common_dtype(*norms)
     return p_norm(jnp.stack([x.astype(dtype) for x in norms]), p, (0,), False)

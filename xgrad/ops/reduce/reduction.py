@@ -183,7 +183,7 @@ def deviation(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
 def scaled(
     compute: Callable[..., Any], x: Any, size: Callable[..., Any], slope: Callable[..., Any], reduce: Any, p: float = 2
 ) -> Any:
-    """compute(x), of which compute(s * x) is s times as much, without powers that leave the range.
+    """compute(x), where compute(s * x) is s times as much, without powers that leave the range.
 
     compute: the root of a sum of the powers `p`; `size`: the number in it that counts most.  If a result is so far from
     1 that a power may have left the range, a power of two brings that number near 1.  slope: of x and the result.

@@ -39,7 +39,7 @@ _REDUCTIONS: dict[str, tuple] = {
 def _reduced(data, given, initial, *, reduce, axis, by_length):
     """Reduce segments given by lengths, or by offsets: `given` (..., segments), for offsets (..., segments + 1).
 
-    The leading dimensions of `given` are those of `data` before `axis`.
+    The leading dimensions of `given` are the dimensions of `data` before `axis`.
     """
     refuse_complex(data, "segment_reduce")
     if by_length:
@@ -109,7 +109,7 @@ def segment_reduce(
         )
     if given.ndim > data.ndim or given.ndim != axis + 1 or tuple(given.shape[:-1]) != tuple(data.shape[:axis]):
         raise RuntimeError(
-            f"segment_reduce(): Expected axis to be the last dimension of lengths, whose other ones are those of data: "
+            f"segment_reduce(): Expected axis to be the last dimension of lengths, whose other ones are data's: "
             f"got axis {axis}, data {list(data.shape)} and {list(given.shape)}"
         )
     if data.dtype not in dtypes.FLOATS:

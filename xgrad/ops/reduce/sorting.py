@@ -184,7 +184,7 @@ def _plain(found: Any) -> Any:
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
     """Positions for inserting `input` into `sorted_sequence` (sorted along its last dimension) so that it stays sorted.
 
-    `sorted_sequence` has one dimension, or all but its last are those of `input`.
+    `sorted_sequence` has one dimension, or all but its last are equal to the dimensions of `input`.
     """
     input = jnp.asarray(input)
     refuse_complex(input, "searchsorted")

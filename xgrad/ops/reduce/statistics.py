@@ -136,7 +136,7 @@ def corrcoef(self):
     _require_matrix(self, "corrcoef")
     c = _covariance(self, None, None, 1)
     if not c.ndim:
-        return c / c  # NaN where there is no variance
+        return c / c  # NaN where the variance is 0
     deviations = jnp.sqrt(jnp.real(jnp.diagonal(c))).astype(c.dtype)
     c = c / deviations[:, None] / deviations[None, :]
     if jnp.iscomplexobj(c):

@@ -62,7 +62,7 @@ def conj(input: Tensor) -> Tensor:
 
 @composite(method_aliases=("_neg_view",))
 def _neg_view(input: Tensor) -> Tensor:
-    """The negative, as a view, which `is_neg()` tells."""
+    """The negative, as a view for which `is_neg()` is True."""
     if input.dtype == dtypes.bool:
         raise RuntimeError("_neg_view: negation of a bool tensor is not supported: use ~ or logical_not()")
     return view(input, ("neg_view",), "NegViewBackward0")

@@ -1,8 +1,8 @@
 """resize_ and resize_as_: another shape over the same storage, which grows where it is too small.
 
 PyTorch's storage is memory, and a tensor shows a part of it; here it is an array, and the part a view.  An array cannot
-grow: a tensor that is its storage's only one gets a larger array.  For a shared storage growing is an error, for the
-other tensors would not share the new array.  New elements are 0.  (PyTorch: aten/src/ATen/native/Resize.cpp.)
+grow: a tensor that is its storage's only one gets a larger array.  For a shared storage growing is an error, because
+the other tensors would not share the new array.  New elements are 0.  (PyTorch: aten/src/ATen/native/Resize.cpp.)
 """
 
 from math import prod

@@ -164,7 +164,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 def _squeezed(dim: tuple, named: dict[str, Any], first: int = 0) -> tuple[tuple, str]:
     """(key, node's name) of a view without one dimension, or several, or all that have size 1.
 
-    PyTorch numbers its nodes in this order, those of the in-place forms from `first` = 3 on.
+    PyTorch numbers its nodes in this order, the nodes of the in-place forms from `first` = 3 on.
     """
     if not dim:
         if not named:

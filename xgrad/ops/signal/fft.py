@@ -1,8 +1,8 @@
 """xgrad.fft: discrete Fourier transforms, their shifts and sample frequencies.
 
-All eighteen transforms are four of `jax.numpy.fft`: those of one and of two dimensions are the n-dimensional ones, and
-the transforms of signals with a real spectrum (hfft, ihfft) are irfft and rfft with a conjugate and the direction of
-the norm exchanged.  All are linear: their gradients save nothing, and are `jax.vjp`'s.
+All eighteen transforms are four of `jax.numpy.fft`: the ones of one and of two dimensions are the n-dimensional ones,
+and the transforms of signals with a real spectrum (hfft, ihfft) are irfft and rfft with a conjugate and the direction
+of the norm exchanged.  All are linear: their gradients save nothing, and are `jax.vjp`'s.
 (PyTorch: SpectralOps.cpp, torch/fft.)
 """
 
@@ -28,7 +28,7 @@ _TRANSFORMS = {
     "ifft": "The inverse discrete Fourier transform{}.",
     "rfft": "The discrete Fourier transform{} of real input: of the last dimension the half that is not redundant.",
     "irfft": "The inverse of rfft{}: real.  The size of its last dimension is even unless it is given.",
-    "hfft": "The discrete Fourier transform{} of a Hermitian signal, of which the half is given: real.",
+    "hfft": "The discrete Fourier transform{} of a Hermitian signal, given by its half: real.",
     "ihfft": "The inverse of hfft{}: of real input, the half that is not redundant.",
 }
 _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -92,7 +92,7 @@ def _sizes_and_dims(x: Any, base: str, s: Any, dim: Any) -> tuple[list[int], lis
 
 
 def check_ints(values: tuple[Any, ...]) -> None:
-    """Raise for values that are no ints, at each call: 2.0 and True equal ints, and would find their kernels."""
+    """Raise for values that are not ints, at each call: 2.0 and True equal ints, and would find their kernels."""
     for value in values:
         if value.__class__ is not int and value is not None:
             _ints(value)

@@ -134,8 +134,8 @@ def to_sparse(
     dimensions, which are those after the first `sparse_dim`, or the last `dense_dim`).  Needs the values: not under a
     JAX trace.
 
-    `layout`: xgrad.sparse_coo, the default, or for matrices sparse_csr, sparse_csc, sparse_bsr or sparse_bsc, of which
-    the last two need a `blocksize`.
+    `layout`: xgrad.sparse_coo, the default, or for matrices sparse_csr, sparse_csc, sparse_bsr or sparse_bsc; the last
+    two need a `blocksize`.
 
     >>> import xgrad
     >>> xgrad.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()

@@ -81,7 +81,7 @@ class LRScheduler:
     last_epoch: -1 to begin; the number of the last epoch when training is resumed without `load_state_dict`, and then
     each group has an `initial_lr`, or `KeyError` is raised.  Raises `TypeError` for other objects than an optimizer.
 
-    Call `optimizer.step()` before `scheduler.step()`: a warning tells if it is the other way round.
+    Call `optimizer.step()` before `scheduler.step()`: a warning is given if it is the other way round.
 
     >>> import xgrad
     >>> class Halved(xgrad.optim.lr_scheduler.LRScheduler):
@@ -129,7 +129,7 @@ class LRScheduler:
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Set the attributes to those of a result of `state_dict`, of xgrad's or of PyTorch's schedule."""
+        """Set the attributes from a result of `state_dict`, of xgrad's or of PyTorch's schedule."""
         vars(self).update(state_dict)
 
     def get_last_lr(self) -> list[Any]:

@@ -67,7 +67,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if not isinstance(eta_min, (float, int)):
             raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        self.T_i: int = T_0  # the epochs of the present cosine, of which T_cur have passed
+        self.T_i: int = T_0  # the epochs of the present cosine; T_cur of them have passed
         self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 

@@ -130,7 +130,7 @@ class CyclicLR(LRScheduler):
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Set the attributes to those of a result of `state_dict`."""
+        """Set the attributes from a result of `state_dict`."""
         state = dict(state_dict)
         attributes = state.pop("_scale_fn_custom")
         super().load_state_dict(state)

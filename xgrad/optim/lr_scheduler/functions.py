@@ -34,7 +34,7 @@ class FunctionLR(LRScheduler):
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Set the attributes to those of a result of `state_dict`, also those of callable objects."""
+        """Set the attributes, also of callable objects, from a result of `state_dict`."""
         vars(self).update((name, value) for name, value in state_dict.items() if name != "lr_lambdas")
         for function, attributes in zip(self.lr_lambdas, state_dict["lr_lambdas"]):
             if attributes is not None:

@@ -130,6 +130,6 @@ class ReduceLROnPlateau(LRScheduler):
         return value > bound if sign == 1 else value < bound
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Set the attributes to those of a result of `state_dict`."""
+        """Set the attributes from a result of `state_dict`."""
         vars(self).update(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)

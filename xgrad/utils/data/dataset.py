@@ -42,7 +42,7 @@ class Dataset(Generic[T_co]):
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """A stream of samples: a subclass has `__iter__`, and is abstract without.
 
-    With workers each one iterates over a copy of its own; `get_worker_info()` tells the copy which part is its part.
+    With workers each one iterates over a copy of its own; the copy finds its part by `get_worker_info()`.
     """
 
     def __add__(self, other: Dataset[Any]) -> Dataset[Any]:

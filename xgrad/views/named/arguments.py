@@ -35,7 +35,7 @@ def int_of(value: Any) -> int:
 
 
 def require_dims(dim: Any) -> None:
-    """Raise `TypeError` for a dimension that is no int, and for a sequence of dimensions with such a one in it."""
+    """Raise `TypeError` for a dimension that is not an int, and for a sequence that contains one."""
     if isinstance(dim, (tuple, list)):
         for d in dim:
             int_of(d)

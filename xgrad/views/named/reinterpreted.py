@@ -46,7 +46,8 @@ def _storage_as(chain: ViewChain) -> ViewChain:
         return root.then(Reshape((numel // 2, 2))).then(ViewAsComplex())
     if numel * root.dtype.itemsize % chain.dtype.itemsize:
         raise RuntimeError(
-            f"as_strided: a storage of {numel} elements of {root.dtype.name} is no whole number of {chain.dtype.name}"
+            f"as_strided: a storage of {numel} elements of {root.dtype.name} is not a whole number of "
+            f"{chain.dtype.name} elements"
         )
     return root.then(Reshape((numel,))).then(BitCast(chain.dtype))
 
