@@ -55,9 +55,10 @@ def enable_compile_cache(folder: str | os.PathLike[str] | None = None, *, most_b
 
     It is a subfolder of `folder`, named after jaxlib, platform and processor; by default of the user's cache folder
     (`$XDG_CACHE_HOME/xgrad` or `~/.cache/xgrad`).  Programs that xgrad calls are stored, and no other ones of the
-    process, from now on; a folder that JAX was given before stays as it is.  xgrad's first program does so with the default
-    folder, or the one that the environment variable XGRAD_COMPILE_CACHE names, if JAX has none; XGRAD_COMPILE_CACHE=0
-    turns it off.  Programs beyond `most_bytes` are deleted, once a day, those first that were used the longest ago.
+    process, from now on; a folder that JAX had until now is used no longer.  xgrad's first program does so with the
+    default folder, or the one that the environment variable XGRAD_COMPILE_CACHE names, if JAX has none;
+    XGRAD_COMPILE_CACHE=0 turns it off.  Programs beyond `most_bytes` are deleted, once a day, those first that were
+    used the longest ago.
 
     Raises `PermissionError` if others could write there: loaded programs are run; `ValueError` for
     a negative `most_bytes`.
