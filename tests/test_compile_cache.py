@@ -196,6 +196,7 @@ def names(folder=None):
 """
 
 
+@pytest.mark.eager("launches")
 def test_it_holds_the_programs_that_xgrad_calls_and_no_others(tmp_path):
     """Those of a thread that compiles while xgrad does, and those that are made of xgrad's operators, too."""
     code = (
@@ -249,7 +250,7 @@ def test_a_folder_that_jax_is_told_later_is_its_own(tmp_path):
     code = (
         OTHERS
         + """
-xgrad.ones(3).tanh()
+xgrad.ones(3).tanh().tolist()
 before = names()
 assert before and jax.config.values["jax_compilation_cache_dir"]
 jax.config.update("jax_compilation_cache_dir", os.environ["THEIRS"])
@@ -268,7 +269,7 @@ def test_the_least_time_of_compiling_is_the_users_where_jax_has_a_folder_later(t
         OTHERS
         + """
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 7.5)
-xgrad.ones(3).tanh()
+xgrad.ones(3).tanh().tolist()
 name = "jax_persistent_cache_min_compile_time_secs"
 assert names() and jax.config.values[name] == 7.5 and type(jax.config.values[name]) is not float
 jax.config.update("jax_compilation_cache_dir", os.environ["THEIRS"])

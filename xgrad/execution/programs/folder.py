@@ -93,11 +93,12 @@ def _made(folder: str | os.PathLike[str] | None, most_bytes: int) -> Path:
 
 def _use(folder: Path | None) -> None:
     """Have JAX store and load xgrad's programs in a folder, or let it have no folder."""
-    _cache.wanted = False
-    _cache.used = None if folder is None else str(folder)
+    _cache.wanted, _cache.used = False, None  # while it changes, other threads' programs do not look whose it is
+    used = None if folder is None else str(folder)
     least = float(jax.config.values[LEAST_TIME])  # the number that was set before
     jax.config.update(LEAST_TIME, least if folder is None else OwnPrograms(least))
-    jax.config.update("jax_compilation_cache_dir", _cache.used)
+    jax.config.update("jax_compilation_cache_dir", used)
+    _cache.used = used
     compilation_cache.reset_cache()  # JAX looks for a folder until it has found one
 
 
