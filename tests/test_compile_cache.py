@@ -149,8 +149,7 @@ def _off():
     xgrad.disable_compile_cache()
     yield
     xgrad.disable_compile_cache()
-    for name, value in before.items():
-        jax.config.update(name, value)
+    assert before == {name: getattr(jax.config, name) for name in SETTINGS}
 
 
 @pytest.mark.eager("launches")
@@ -183,3 +182,99 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
     file.write_text("")
     with pytest.raises(OSError, match=str(file)):
         xgrad.enable_compile_cache(file)
+
+
+OTHERS = """
+import os, threading
+import jax, jax.numpy as jnp
+import numpy as np
+import xgrad
+
+def names(folder=None):
+    folder = folder or xgrad.compile_cache_info().folder
+    return [f.rpartition("-")[0].rpartition("-")[0] for f in os.listdir(folder) if f.endswith("-cache")]
+"""
+
+
+@pytest.mark.eager("launches")
+def test_it_holds_the_programs_that_xgrad_calls_and_no_others(tmp_path):
+    """Those of a thread that compiles while xgrad does, and those that are made of xgrad's operators, too."""
+    code = (
+        OTHERS
+        + """
+def others(n):
+    def theirs(x):
+        return x * n
+    for i in range(1, 9):
+        jax.jit(theirs)(np.ones(i, np.float32)).block_until_ready()
+
+threads = [threading.Thread(target=others, args=(n,)) for n in (2, 3)]
+[thread.start() for thread in threads]
+x = xgrad.ones(3, 5).requires_grad_()
+x.tanh().sum().backward()
+def mine(x):
+    return xgrad.to_jax(xgrad.sin)(x)
+jax.jit(mine)(np.ones(3, np.float32))
+@xgrad.compile
+def step(x):
+    return x.cos()
+step(xgrad.ones(3, 5))
+with xgrad.lazy():
+    xgrad.ones(3, 5).exp().add_(1).tolist()
+optimizer = xgrad.optim.Adam([x])
+optimizer.step()  # programs that are compiled ahead, in threads
+others(4)
+[thread.join() for thread in threads]
+found = names()
+assert not {"jit_theirs", "jit_mine", "jit_multiply"} & {*found}, found
+print(len(found))
+"""
+    )
+    stored = int(told(run(code, HOME=tmp_path)))
+    missed = """
+counts = dict.fromkeys(["/jax/compilation_cache/cache_hits", "/jax/compilation_cache/compile_requests_use_cache"], 0)
+def count(event, **kwargs):
+    if event in counts:
+        counts[event] += 1
+jax.monitoring.register_event_listener(count)
+"""
+    code = code.replace("import xgrad\n", "import xgrad\n" + missed, 1) + "print(*counts.values())"
+    again, hits, sought = map(int, told(run(code, HOME=tmp_path)).split())
+    assert again == stored
+    assert hits >= stored > 5
+    assert sought - hits <= 25 + 1  # 24 of `theirs`, and `mine`
+
+
+def test_a_folder_that_jax_is_told_later_is_its_own(tmp_path):
+    """As if xgrad had not been there: it holds others' programs, and from the first one on."""
+    code = (
+        OTHERS
+        + """
+xgrad.ones(3).tanh().tolist()
+before = names()
+assert before and jax.config.values["jax_compilation_cache_dir"]
+jax.config.update("jax_compilation_cache_dir", os.environ["THEIRS"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+def theirs(x):
+    return x * 3
+jax.jit(theirs)(np.ones(3, np.float32))
+assert names(os.environ["THEIRS"]) == ["jit_theirs"]
+"""
+    )
+    told(run(code, HOME=tmp_path / "home", THEIRS=tmp_path / "theirs"))
+
+
+def test_the_least_time_of_compiling_is_the_users_where_jax_has_a_folder_later(tmp_path):
+    code = (
+        OTHERS
+        + """
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 7.5)
+xgrad.ones(3).tanh().tolist()
+name = "jax_persistent_cache_min_compile_time_secs"
+assert names() and jax.config.values[name] == 7.5 and type(jax.config.values[name]) is not float
+jax.config.update("jax_compilation_cache_dir", os.environ["THEIRS"])
+jax.jit(lambda x: x * 3)(np.ones(3, np.float32))
+assert jax.config.values[name] == 7.5 and type(jax.config.values[name]) is float
+"""
+    )
+    told(run(code, HOME=tmp_path / "home", THEIRS=tmp_path / "theirs"))

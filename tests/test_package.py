@@ -60,22 +60,6 @@ assert not heavy, heavy
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_programs_of_the_cpu_run_in_the_thread_that_calls_them():
-    """An operator's result is there when the operator returns, as PyTorch's is; who asks for JAX's way gets it."""
-    code = """
-import jax
-import xgrad
-assert not jax.config.values["jax_cpu_enable_async_dispatch"]
-xgrad.config.async_dispatch(True)
-assert jax.config.values["jax_cpu_enable_async_dispatch"]
-xgrad.config.async_dispatch(False)
-x = xgrad.ones(1500, 1500)
-for _ in range(3):  # the first call compiles
-    assert (x @ x)._read().is_ready()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def _imported(path):
     """The modules of xgrad that a file imports when it is imported itself, as paths from the package's root."""
     package = path.relative_to(ROOT).parts[:-1]

@@ -22,13 +22,9 @@ from typing import Any as _Any
 
 try:
     from .compile_cache import enable_as_asked as _enable_as_asked
-    from .config import uncollected as _uncollected
 
     _enable_as_asked()  # before there are programs
-
-    # Imported objects stay: a full collection during the import, 40 ms over JAX's objects, would find nothing.
-    with _uncollected():
-        from . import attach as attach
+    from . import attach as attach
 except Exception as _error:  # JAX is not installed, is too old, or does not fit its jaxlib or numpy
     from .cli.requirements import clashes as _clashes
 

@@ -12,7 +12,7 @@ import jax
 from . import cpu, cuda
 from .base.devices import device
 from .base.missing import MissingNameError
-from .base.platforms import default_platform
+from .base.platforms import default_platform, local_devices
 from .base.unsupported import unsupported
 from .random import manual_seed as _manual_seed
 
@@ -38,14 +38,14 @@ def device_count() -> int:
 
 def current_accelerator(check_available: bool = False) -> device | None:
     """Return the device on which tensors are made, without its number; None if it is a CPU."""
-    return device(device(jax.local_devices()[0]).type) if is_available() else None
+    return device(device(local_devices()[0]).type) if is_available() else None
 
 
 def current_device_index() -> int:
     """Return the number of JAX's default device, 0 if there is none."""
     # jax makes its options attributes at run time.
     default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-    return jax.local_devices().index(default) if default in jax.local_devices() else 0
+    return present.index(default) if default in (present := local_devices()) else 0
 
 
 current_device_idx = current_device_index

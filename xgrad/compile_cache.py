@@ -5,5 +5,6 @@ from .execution.programs.folder import compile_cache_info as compile_cache_info
 from .execution.programs.folder import disable_compile_cache as disable_compile_cache
 from .execution.programs.folder import enable_as_asked as enable_as_asked
 from .execution.programs.folder import enable_compile_cache as enable_compile_cache
+from .execution.programs.folder import folder_is_own as folder_is_own
 from .execution.programs.folder import used_folder as used_folder
 from .execution.programs.folder import why_off as why_off

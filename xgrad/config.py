@@ -5,11 +5,9 @@ is here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Rea
 (35 ns), because the class has the defaults.
 """
 
-import gc
 import io
 import itertools
 import os
-import re
 import sys
 import threading
 import types
@@ -255,6 +253,8 @@ class Settings:
     declared = False  # True once a declared backend is in use; `special` is then True too
     narrow = "warn"  # the setting `xgrad.config.narrow`
     narrowing_said = False  # True once the warning that belongs to it was given
+    # True if the user has chosen the thread that runs a CPU's programs
+    dispatch_chosen = "JAX_CPU_ENABLE_ASYNC_DISPATCH" in os.environ
 
     def changed(self) -> None:
         """Make programs stale that were compiled before: what is registered, or a switch of the process, is another."""
@@ -303,14 +303,16 @@ def async_dispatch(enabled: bool) -> None:
     """Choose the thread that runs a CPU's programs: the calling thread (False), or a thread of JAX's (True).
 
     It is JAX's option `jax_cpu_enable_async_dispatch`, for the whole process, and takes effect if it is called before
-    the process makes its first array.  JAX's default is True.  `import xgrad` sets it to False, as PyTorch's operators
-    run in the calling thread, unless the environment variable JAX_CPU_ENABLE_ASYNC_DISPATCH is set.  With True an
-    operator on 64x64 elements takes 1.7 times as long, its forward and backward 1.5 times, a step of a small
-    perceptron 1.4 times, and a step of a wide one 0.9 times (time of the process, medians of three runs in turns).
+    the process makes its first array.  JAX's default is True.  Before its first tensor xgrad sets it to False, as
+    PyTorch's operators run in the calling thread, unless this function was called or the environment variable
+    JAX_CPU_ENABLE_ASYNC_DISPATCH is set.  With True an operator on 64x64 elements takes 1.8 times as long, a step of a
+    small perceptron 1.6 times; a step of a wide one, and writes through views, take the same time (time of the process,
+    medians of runs in turns).
 
     >>> import xgrad
     >>> xgrad.config.async_dispatch(False)
     """
+    settings.dispatch_chosen = True
     with suppress(AttributeError):  # an option that a later release of JAX may not have
         jax.config.update("jax_cpu_enable_async_dispatch", enabled)
 
@@ -319,26 +321,6 @@ if "XGRAD_NARROW" in os.environ:
     if os.environ["XGRAD_NARROW"] not in _NARROW:
         raise ValueError(f"XGRAD_NARROW is 'warn' or 'error', but got {os.environ['XGRAD_NARROW']!r}")
     settings.narrow = os.environ["XGRAD_NARROW"]
-
-if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
-    async_dispatch(False)
-
-
-def _make_threads() -> None:
-    """Give the CPU threads for all programs that are in flight, if it represents several devices.
-
-    Each device's part of a program has a thread of one pool, and waits in it for the other parts.  Programs that wait
-    for each other's threads never end: XLA gives up after 40 s, and the process with it (seen on jax 0.7.2 and 0.10.2
-    with 8 devices on 2 processors).  JAX lets 32 programs of a device be in flight.  Without effect once JAX has
-    started.
-    """
-    asked = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    devices = int(asked[1]) if asked else max(getattr(jax.config, "jax_num_cpu_devices", 1), 1)
-    if devices > 1:
-        os.environ.setdefault("PJRT_NPROC", str(32 * devices))
-
-
-_make_threads()
 
 
 @block
@@ -349,23 +331,6 @@ def narrowing_refused() -> Iterator[None]:
         yield
     finally:
         settings.narrow = before
-
-
-@block
-def uncollected() -> Iterator[None]:
-    """Within the block the cyclic garbage collector is off; objects that the block made then count as old."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        try:
-            if enabled and not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-        finally:
-            if enabled:
-                gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from .base import dtypes
 from .base.devices import placement_of, require_here
 from .base.missing import MissingNameError
+from .base.platforms import start
 from .base.unsupported import unsupported
 from .errors import PlacementError
 from .ops.create.casts import move
@@ -42,11 +43,13 @@ is_torchelastic_launched = is_mpi_available = is_nccl_available = is_gloo_availa
 
 def get_rank(group: Any = None) -> int:
     """Return this process's number among JAX's, 0 of one."""
+    start()
     return jax.process_index()
 
 
 def get_world_size(group: Any = None) -> int:
     """Return the number of JAX's processes."""
+    start()
     return jax.process_count()
 
 

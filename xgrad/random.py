@@ -23,17 +23,17 @@ from typing import Any, TypeGuard
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from .base import threefry
 from .base.devices import device as device_of
+from .base.jax_compat import Tracer, in_trace
 from .base.missing import missing as _missing
+from .base.platforms import start
 from .config import block, state
 from .errors import TracedValueError
 from .execution.execute import runs_plainly
 from .execution.pending import Pending
 from .execution.programs.programs import jit_checked
-from .execution.traces import in_trace
 from .tensor import Tensor, from_foreign
 from .views.storage import traced
 
@@ -60,6 +60,7 @@ _EARLY = 256  # keys of a generator that the host splits and sends, in 25 µs: a
 
 
 def _array_of(words: threefry.Words) -> Any:
+    start()
     return jax.device_put(np.array(words, np.uint32))
 
 
@@ -175,6 +176,7 @@ class Generator:
     def _seeded(self) -> None:
         """Seed the generator if it was not."""
         if self._array is None and self._words is None:
+            start()
             if jax.process_count() > 1:
                 raise RuntimeError(_UNSEEDED)
             self._set(secrets.randbits(64))

@@ -23,13 +23,13 @@ import numpy as np
 from .base import dtypes
 from .base.devices import device, left_to_xla, of_trace, supports_as_strided
 from .base.dtype_object import OBJECTS, dtype
+from .base.jax_compat import trace_state
 from .base.limits import out_of_memory
 from .base.platforms import STRIDED
 from .base.size import Size, unchecked
 from .config import forward_levels, settings, state
 from .errors import InferenceTensorError, InplaceViewError
 from .execution.pending import Pending, declared_of
-from .execution.traces import trace_state
 from .views.chain import ViewChain
 from .views.meta import (
     CreationMeta,

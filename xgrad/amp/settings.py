@@ -6,12 +6,12 @@ Invariant: `state.autocast` is replaced and never changed, and is None while all
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..base.devices import _PLATFORM, device
 from ..base.dtype_object import dtype, of
 from ..base.dtypes import FLOATS, as_dtype, bfloat16, float16
+from ..base.platforms import local_devices
 from ..config import state
 from ..dispatch import declare
 from ..dispatch.autocasting import Settings, default_dtype, install, settled
@@ -59,7 +59,7 @@ def is_autocast_available(device_type: str) -> bool:
 def present(kind: str) -> bool:
     """Return True if JAX has such a device."""
     try:
-        return bool(jax.local_devices(backend=_PLATFORM.get(kind, kind)))
+        return bool(local_devices(_PLATFORM.get(kind, kind)))
     except RuntimeError:
         return False
 

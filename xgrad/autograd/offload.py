@@ -14,8 +14,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
+from ..base.jax_compat import Tracer
 from ..base.platforms import traced_for
 from ..engine.saved_variable import plain_entry
 from ..execution.execute import transferred

@@ -19,12 +19,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from ..base.declared import DeclaredPlace
 from ..base.devices import Devices, settled
 from ..base.dtypes import x64_enabled
-from ..base.platforms import STRIDED
+from ..base.jax_compat import Tracer
+from ..base.platforms import STRIDED, local_devices
 from ..batching.batched_kernel import BatchedOperator, batched_operator
 from ..config import settings, state
 from ..dispatch.kernel import kernel_of
@@ -55,7 +55,7 @@ class Runtime:
         self.several: bool = len(on) > 1
         self.number: int = place_number(self.place)
         # Arrays of JAX's default device are committed to none: so they meet the small arrays that xgrad makes there.
-        self.device: Any = None if on[0] == jax.local_devices()[0] else on[0]
+        self.device: Any = None if on[0] == local_devices()[0] else on[0]
         self.missing: frozenset[str] = missing
         self.no_complex: bool = "complex" in backend.without
         self.dtypes: frozenset[Any] | None = dtypes

@@ -15,7 +15,6 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import jax
-from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from ..config import Leaving, state
@@ -23,7 +22,8 @@ from ..errors import PlacementError
 from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
 from .decorators import in_block
 from .immutable import Immutable, fixed
-from .platforms import STRIDED, traced_for
+from .jax_compat import Tracer
+from .platforms import STRIDED, local_devices, traced_for
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
 
@@ -58,7 +58,7 @@ class device(Immutable):
             spec = f"{spec}:{index}"
         placement = placement_of(spec)
         if isinstance(placement, Devices):
-            placement = placement.sharding or jax.local_devices()[0]
+            placement = placement.sharding or local_devices()[0]
         return cls._made(placement, False)
 
     @classmethod
@@ -196,7 +196,7 @@ def placement_of(spec: Any) -> Any:
             + ("" if place is not None else ". A declared backend has its name from Backend.register() on")
         )
     try:
-        present = jax.local_devices(backend=_PLATFORM[name])
+        present = local_devices(_PLATFORM[name])
     except RuntimeError:
         present = []
     if int(number or 0) >= len(present):
@@ -264,7 +264,7 @@ def is_default(placement: Any) -> bool:
 
     JAX compiles a program again where one operand is committed, and commits the results, parameters at last.
     """
-    present = jax.local_devices()
+    present = local_devices()
     return (
         len(present) == 1
         and (_usual(placement) if isinstance(placement, Sharding) else placement) is present[0]
@@ -348,7 +348,7 @@ def devices(platform: str | None = None) -> list[device]:
     >>> len(xgrad.devices()) >= 1
     True
     """
-    return [device(d) for d in jax.local_devices(backend=platform)]
+    return [device(d) for d in local_devices(platform)]
 
 
 def supports_as_strided(array: Any) -> bool:

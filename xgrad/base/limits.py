@@ -20,6 +20,7 @@ import numpy as np
 from ..config import block
 from ..errors import DtypeDisabledError, OutOfMemoryError
 from .dtypes import WIDE, x64_enabled
+from .jax_compat import user_context
 from .platforms import traced_for
 from .refused import REFUSED, programs_in, refuse_operations
 
@@ -27,7 +28,7 @@ LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
 # If the sizes of a program's arguments and static arguments multiply to more, it may have larger arrays in between.
 _SUSPICIOUS = 1 << 40
-_full: Any = jax.make_user_context(False)  # True within `full_products`, where that changed JAX's setting
+_full: Any = user_context(False)  # True within `full_products`, where that changed JAX's setting
 
 
 def check_numel(shape: Iterable[int]) -> None:

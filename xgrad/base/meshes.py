@@ -10,6 +10,7 @@ from ..config import Block, state
 from ..errors import PlacementError
 from .declared import DeclaredMesh, DeclaredPlace
 from .devices import automatic, placement_of
+from .platforms import start
 
 
 class mesh(Block):
@@ -67,6 +68,7 @@ def _made(shape: Any, names: Any, given: Any) -> Mesh:
         raise PlacementError(f"mesh axis '{twice}' is named twice: {names}")
     if any(n < 1 for n in shape):
         raise PlacementError(f"a mesh axis has at least one device, but got {dict(zip(names, shape))}")
+    start()
     present = [placement_of(d) for d in given] if given is not None else jax.devices()
     if prod(shape) > len(present):
         raise PlacementError(

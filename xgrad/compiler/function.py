@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from jax.core import Tracer
-
 from ..base.declared import DeclaredPlace
+from ..base.jax_compat import Tracer
 from ..config import settings, state
 from ..engine.programs import segment
 from ..execution.deferred import together

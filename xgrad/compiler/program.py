@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from ..base.jax_compat import INNER, NAME
 from ..base.limits import checked
 from ..execution.programs.barriers import held
 from ..execution.programs.chains import with_chains
@@ -175,13 +176,13 @@ def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
     """Return the equations with a change: a read of an array that is written too is computed where it stands (held)."""
     written = {
         eqn.invars[0] for half in halves for eqn in half
-        if eqn.params.get("name") in _WRITES and _is_var(eqn.invars[0])
+        if eqn.params.get(NAME) in _WRITES and _is_var(eqn.invars[0])
     }  # fmt: skip
 
     def changed(eqns: list) -> list:
         found = []
         for eqn in eqns:
-            reads = eqn.params.get("name") == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written
+            reads = eqn.params.get(NAME) == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written
             found += _held(eqn, one) if reads else [eqn]
         return found
 
@@ -194,7 +195,7 @@ def _is_var(atom: Any) -> bool:
 
 def _held(eqn: Any, one: Any) -> list:
     """Return the equations that replace a read."""
-    inner = jaxpr_as_fun(eqn.params["jaxpr"])
+    inner = jaxpr_as_fun(eqn.params[INNER])
 
     def read(one: Any, *operands: Any) -> Any:
         return held(inner(*operands)[0], one)

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from ..autograd.backward import grad
+from ..base.jax_compat import Tracer
 from ..config import state
 from ..engine.edges import GradientEdge
 from ..engine.node import InputMetadata, Node

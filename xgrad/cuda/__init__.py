@@ -14,6 +14,7 @@ from ..base.devices import device as _device
 from ..base.devices import placement_of
 from ..base.devices import set_default_device as _set_default_device
 from ..base.missing import MissingNameError
+from ..base.platforms import local_devices as _local_devices
 from ..base.unsupported import unsupported
 from ..ops.create import constructors as _constructors
 from ..random import get_rng_state as _get_rng_state
@@ -31,7 +32,7 @@ __all__ = [
 
 def _gpus() -> list:
     try:
-        return jax.local_devices(backend="gpu")
+        return _local_devices("gpu")
     except RuntimeError:
         return []
 

@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from jax.core import Tracer
-
 from ..base.dtypes import FLOATS, bfloat16, float16, float32, float64
+from ..base.jax_compat import Tracer
 from ..config import state
 from ..overrides import overloaded
 from ..tensor import Tensor

@@ -16,6 +16,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..base.jax_compat import CUSTOM_INNER, INNER
+
 
 def _named(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -62,7 +64,7 @@ def _live(program: Any, wanted: Sequence[bool], masked: bool) -> list[bool]:
         needed = [id(v) in live for v in equation.outvars]
         if not any(needed):
             continue
-        inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+        inner = equation.params.get(INNER, equation.params.get(CUSTOM_INNER))
         through = [True] * len(equation.invars)
         if equation.primitive.name in _CALLS and len(inner.jaxpr.invars) == len(equation.invars):
             through = _live(inner.jaxpr, needed, masked)

@@ -17,9 +17,9 @@ from operator import attrgetter, is_
 from typing import Any
 
 import jax
-from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from ..base.jax_compat import Tracer
 from ..base.limits import checked
 from ..config import settings, state
 from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from ..base import dtypes
+from ..base.jax_compat import Tracer
 from ..errors import NumberOverflowError
 from ..tensor import Tensor, from_array
 from .operator import Operator

@@ -6,8 +6,8 @@ JAX itself refuses arrays that are committed to two of its devices; of a declare
 from typing import Any
 
 import jax
-from jax.core import Tracer
 
+from ..base.jax_compat import Tracer
 from ..execution.execute import not_the_same
 from ..execution.pending import Pending, declared_of
 from ..tensor import Tensor

@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from ..base.dtype_info import finfo
+from ..base.jax_compat import Tracer
 from ..base.size import Size
 from ..config import settings, state
 from ..dispatch.tables import FUNCTIONS

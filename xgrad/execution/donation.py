@@ -13,9 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..base.jax_compat import COMPILED
 from ..base.limits import checked
+from ..base.platforms import start
 from ..errors import LostValueError
-from .programs.ahead import COMPILED
+from .programs.ahead import compiled
 
 SPARE = 1 << 20  # bytes that a program may need besides its operands: without so much memory, nothing runs at all
 
@@ -100,7 +102,7 @@ def run_writing(program: Writing, out: list[Any], box: list[Any], operands: tupl
     """
     _call.box = box
     try:
-        if program.needs:
+        if program.needs or not compiled.count:
             _look_for_room(program, box, operands)
         # C code calls the program and stores its result: Python looks for signals after both.
         out.extend(map(program.jitted, box[:1], *zip(operands)))
@@ -161,8 +163,11 @@ def _note_need(program: Writing, out: list, operands: tuple) -> None:
 
 
 def _look_for_room(program: Writing, box: list, operands: tuple) -> None:
-    """Make a copy, or raise, before a program that needs more memory than there is."""
-    if not has_room(program.needs.get(_kind(box, operands), 0), box[0].sharding):
+    """Make a copy, or raise, before a program that needs more memory than there is.
+
+    JAX has said that it compiles before, or does not: then a copy has to be there before each call.
+    """
+    if not compiled.count or not has_room(program.needs.get(_kind(box, operands), 0), box[0].sharding):
         _put_aside(box)
 
 
@@ -219,9 +224,10 @@ def sent(values: np.ndarray, placement: Any = None) -> Any:
     On a CPU JAX uses the memory of a NumPy array that begins at a multiple of 64 bytes, even with `may_alias=False`,
     and a program that is given such an array copies it: so the values are sent from elsewhere.
     """
+    start()
     memory = np.empty(values.nbytes + 128, np.uint8)
-    start = 64 - memory.ctypes.data % 64 + 32  # a multiple of each dtype's size
-    apart = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    first = 64 - memory.ctypes.data % 64 + 32  # a multiple of each dtype's size
+    apart = memory[first : first + values.nbytes].view(values.dtype).reshape(values.shape)
     apart[...] = values
     return jax.device_put(apart, placement, may_alias=False)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from ..base.declared import DeclaredPlace
 from ..base.devices import is_default
+from ..base.jax_compat import Tracer
+from ..base.platforms import start
 from ..config import block, settings, state
 from .owned import valued
 from .pending import Pending, declared_of, quietly, spread
@@ -70,6 +71,7 @@ def _differing(one: Any, other: Any) -> str:
 
 def transferred(array: Any, where: Any) -> Any:
     """`jax.device_put`, to a declared backend and away from one too."""
+    start()
     here = declared_of(array)
     if here is not None:
         if where.__class__ is DeclaredPlace and where.home is here:

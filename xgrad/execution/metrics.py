@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..base.jax_compat import COMPILED, LOWERED, TRACED
 from .source import lines
 
 log: logging.Logger = logging.getLogger("xgrad.lazy")
@@ -132,15 +133,13 @@ class Recorder:
 
 _counts = Counts()
 recorder: Recorder = Recorder()
-_TRACED = "/jax/core/compile/jaxpr_trace_duration"
-_COMPILED = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration")
 
 
 def _took(event: str, duration_secs: float, **_: Any) -> None:
     if _counts.tracing is not None:
-        if event == _TRACED:
+        if event == TRACED:
             _counts.tracing += duration_secs
-        elif event in _COMPILED:
+        elif event in (LOWERED, COMPILED):
             _counts.compiling += duration_secs
 
 

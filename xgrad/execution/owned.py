@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from ..base.jax_compat import Tracer
 from .pending import Pending, aval_of, place_number
 
 

@@ -12,10 +12,11 @@ from weakref import ref
 
 import jax
 import numpy as np
-from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..base.declared import DeclaredPlace
+from ..base.jax_compat import Tracer
+from ..base.platforms import local_devices
 from ..config import settings, state
 
 
@@ -100,7 +101,7 @@ def default_sharding() -> SingleDeviceSharding:
     """Return the sharding of arrays that are committed to no device."""
     default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue] - made at run time
     if default is None or isinstance(default, str):
-        default = jax.local_devices(backend=default)[0]
+        default = local_devices(default)[0]
     return SingleDeviceSharding(default)
 
 

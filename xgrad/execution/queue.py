@@ -23,10 +23,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..base.dtypes import x64_enabled
+from ..base.jax_compat import Tracer, in_trace
 from ..base.limits import out_of_memory, x64_for_now
 from ..config import state
 from .donation import lost, through_jax
@@ -39,7 +39,6 @@ from .rollback import put_back
 from .scalars import operands_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
-from .traces import in_trace
 
 # Pending entries: a program of so many compiles in some seconds, by their number (execution/programs/chains.py).
 MOST = 2_000

@@ -24,8 +24,8 @@ from typing import Any
 import jax
 from flax import nnx
 from flax.nnx import variablelib
-from jax.core import Tracer
 
+from ..base.jax_compat import Tracer
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from ._wrapped import (

@@ -6,8 +6,8 @@ So the step's forward, backward and update are one XLA program, in which paramet
 from typing import Any
 
 import jax
-from jax.core import Tracer
 
+from ..base.jax_compat import Tracer
 from ..execution.donation import surely
 from ..execution.execute import spread
 from ..execution.pending import Pending

@@ -15,9 +15,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from ..base import dtypes
+from ..base.jax_compat import Tracer
 from ..dispatch.call import call
 from ..dispatch.kernel import Kernel, kernel_of
 from ..dispatch.operator import Operator

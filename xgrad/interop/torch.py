@@ -13,6 +13,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.devices import placement_of, same_placement, settled
+from ..base.platforms import start
 from ..errors import DtypeDisabledError, TracedValueError
 from ..execution.execute import transferred
 from ..nn.parameter import Parameter
@@ -217,6 +218,7 @@ def _narrowed(tensor: Any, dtype: np.dtype, name: str) -> Any:
 
 def _known_to_jax(kind: str) -> bool:
     """Return True if JAX has devices of torch's type cpu, cuda, ..."""
+    start()
     try:
         return bool(jax.devices({"cuda": "gpu", "hip": "gpu"}.get(kind, kind)))
     except RuntimeError:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from ..base.jax_compat import Tracer
 from ..config import state as modes
 from ..dispatch.multi_write import Together
 from ..execution.pending import Pending

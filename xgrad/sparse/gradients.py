@@ -6,8 +6,7 @@ An embedding's gradient has one entry for each number that was looked up.  (PyTo
 from collections.abc import Callable
 from typing import Any
 
-from jax.core import Tracer
-
+from ..base.jax_compat import Tracer
 from ..config import state
 from ..dispatch.call import call
 from ..dispatch.tables import FUNCTIONS

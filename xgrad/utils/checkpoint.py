@@ -11,10 +11,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from jax.core import Tracer
-
 from ..autograd.backward import backward
 from ..autograd.function import Function
+from ..base.jax_compat import Tracer
 from ..base.missing import missing as _missing
 from ..base.platforms import default_platform
 from ..config import Block, block, state

@@ -14,6 +14,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.devices import same_placement, settled
 from ..base.missing import missing as _missing
+from ..base.platforms import start
 from ..dispatch.call import call
 from ..execution.execute import settle, transferred
 from ..ops.create.from_data import _converted, named_place
@@ -115,6 +116,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if not hasattr(ext_tensor, "__dlpack__") and not _is_capsule(ext_tensor):
         raise TypeError(f"from_dlpack() needs an object with __dlpack__, but got {type(ext_tensor).__name__}")
     looked = _Looked(ext_tensor)
+    start()
     try:
         array = jax.dlpack.from_dlpack(looked)
     except _NotContiguousError:

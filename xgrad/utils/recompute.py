@@ -26,9 +26,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from ..autograd.graph import saved_tensors_hooks
+from ..base.jax_compat import Tracer
 from ..config import state
 from ..dispatch.autocasting import use_casts
 from ..engine.edges import attach_edge, gradient_edge

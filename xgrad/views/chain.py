@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax.core import Tracer
 
+from ..base.jax_compat import Tracer
 from ..base.limits import check_numel
 from ..errors import OverlapError
 from ..execution.execute import runs_plainly

@@ -24,16 +24,15 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from ..base.jax_compat import Tracer, in_trace
 from ..config import settings, state
 from ..errors import InferenceTensorError, LostValueError
 from ..execution.donation import Writing, copied, run_writing
 from ..execution.execute import deferred, transferred
 from ..execution.pending import Pending, declared_of
 from ..execution.rollback import replaces
-from ..execution.traces import in_trace
 
 _ids = itertools.count(1)
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
 
 from ..base.dtypes import x64_enabled
+from ..base.jax_compat import Tracer
 from ..errors import OverlapError
 from ..execution.programs.half import summed, widen
 from .geometry import OVERLAP, Shape, TensorGeometry, check_bounds, contiguous_strides

@@ -7,8 +7,8 @@ A prediction can be wrong (a hook changes a gradient, another one is undefined):
 from typing import Any
 
 import jax
-from jax.core import Tracer
 
+from ...base.jax_compat import Tracer
 from ...config import state
 from ...execution.execute import runs_plainly
 from ...execution.programs.ahead import compile_ahead, compiled, expected

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's event of a program that was compiled or loaded
+from ...base.jax_compat import COMPILED
 
 
 class _Compiled:
@@ -52,13 +52,18 @@ def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] 
         compiling = []
         for lower in lowerings:
             try:
-                compiling.append(pool.submit(lower().compile))  # lowered in this thread, whose modes belong to it
+                compiling.append(pool.submit(_compile, lower()))  # lowered in this thread, whose modes belong to it
             except Exception:
                 continue
         for future in compiling:
             future.exception()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _compile(lowered: Any) -> None:
+    """Compile in a thread of the pool, by a call of xgrad's: the compile cache stores no other programs."""
+    lowered.compile()
 
 
 def _kind(operand: Any) -> Any:

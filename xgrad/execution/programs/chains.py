@@ -18,6 +18,7 @@ import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from ...base.jax_compat import INNER, NOT_INLINED
 from ...base.platforms import traced_for
 from .parts import in_parts, variables
 
@@ -63,7 +64,7 @@ def _run(called: bool, part: Callable[..., list[Any]], operands: list[Any]) -> l
     if not called:
         return part(*operands)
     (eqn,) = jax.make_jaxpr(jax.jit(part))(*operands).jaxpr.eqns
-    with set_xla_metadata(inlineable="false"):
+    with set_xla_metadata(**NOT_INLINED):
         return eqn.primitive.bind(*operands, **eqn.params)
 
 
@@ -100,7 +101,7 @@ def _functions(row: list[Any], uses: Counter[Any]) -> Iterator[tuple[bool, list[
 
 
 def _ends(eqn: Any) -> bool:
-    inner = eqn.params.get("jaxpr")
+    inner = eqn.params.get(INNER)
     if eqn.effects or eqn.primitive.name.startswith(_ENDS):
         return True
     return isinstance(inner, ClosedJaxpr) and any(map(_ends, inner.jaxpr.eqns))

@@ -1,7 +1,10 @@
-"""The folder of the compile cache, which is JAX's persistent compilation cache, for all programs of the process.
+"""The folder of the compile cache: JAX's persistent compilation cache, for the programs that xgrad calls.
 
-`import xgrad` uses the user's folder, unless XGRAD_COMPILE_CACHE is 0, the program has given JAX a folder of its own,
-or the user's cannot be had: then nothing is stored, and `python -m xgrad doctor` says why.
+xgrad's first program switches it on, in the user's folder, unless XGRAD_COMPILE_CACHE is 0, somebody has given JAX a
+folder, or the user's cannot be had: then xgrad stores nothing, and `python -m xgrad doctor` says why.
+
+JAX has one folder for a process; other packages' programs are not stored in this one (`jax_compat.OwnPrograms`).  If
+somebody gives JAX another folder later, the cache is theirs from the next program on, as if xgrad had not been there.
 
 Invariant: only programs that this release of jaxlib compiled on a machine like this one, for this user, are loaded.
 JAX's keys identify programs, compiler options and devices; the folder identifies jaxlib, platform and processor, since
@@ -17,15 +20,26 @@ import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from ...base.jax_compat import LEAST_TIME, SOUGHT, OwnPrograms, xgrad_compiles
+
 VARIABLE = "XGRAD_COMPILE_CACHE"
 MOST_BYTES = 1 << 30
 DAY = 86_400.0
-_refused: list[str] = []  # why `import xgrad` could not use the user's folder
+_refused: list[str] = []  # why the user's folder could not be used
+
+
+class _Cache:
+    wanted = False  # True until the first program, if it is to switch the cache on
+    asked: Path | None = None  # the folder that the environment variable names
+    used: str | None = None  # the folder that xgrad gave JAX
+
+
+_cache = _Cache()
 
 
 class CacheInfo(NamedTuple):
@@ -40,10 +54,11 @@ def enable_compile_cache(folder: str | os.PathLike[str] | None = None, *, most_b
     """Store compiled programs in a folder, and load those that are there; returns the folder that is used.
 
     It is a subfolder of `folder`, named after jaxlib, platform and processor; by default of the user's cache folder
-    (`$XDG_CACHE_HOME/xgrad` or `~/.cache/xgrad`).  All programs of the process count, JAX's own too, from now on.
-    `import xgrad` does so with the default folder, and with the one that the environment variable XGRAD_COMPILE_CACHE
-    names; XGRAD_COMPILE_CACHE=0 turns it off.  Programs beyond `most_bytes` are deleted, once a day, those first that
-    were used the longest ago.
+    (`$XDG_CACHE_HOME/xgrad` or `~/.cache/xgrad`).  Programs that xgrad calls are stored, and no other ones of the
+    process, from now on; a folder that JAX had until now is used no longer.  xgrad's first program does so with the
+    default folder, or the one that the environment variable XGRAD_COMPILE_CACHE names, if JAX has none;
+    XGRAD_COMPILE_CACHE=0 turns it off.  Programs beyond `most_bytes` are deleted, once a day, those first that were
+    used the longest ago.
 
     Raises `PermissionError` if others could write there: loaded programs are run; `ValueError` for
     a negative `most_bytes`.
@@ -57,6 +72,13 @@ def enable_compile_cache(folder: str | os.PathLike[str] | None = None, *, most_b
     """
     if most_bytes < 0:
         raise ValueError(f"most_bytes must not be negative, but got {most_bytes}")
+    used = _made(folder, most_bytes)
+    _use(used)
+    return used
+
+
+def _made(folder: str | os.PathLike[str] | None, most_bytes: int) -> Path:
+    """Make the folder, where it is not there, and return it."""
     parent = _default() if folder is None else Path(folder).expanduser().resolve()
     used = parent / _kind()
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,18 +88,52 @@ def enable_compile_cache(folder: str | os.PathLike[str] | None = None, *, most_b
     with tempfile.TemporaryFile(dir=used):  # an error now, and not a silent one later
         pass
     _trim_daily(used, most_bytes)
-    jax.config.update("jax_compilation_cache_dir", str(used))
-    # An eager step is made of small programs: 30 ms to compile, 7 to load.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    compilation_cache.reset_cache()  # JAX looks for a folder once, at the first program
     return used
+
+
+def _use(folder: Path | None) -> None:
+    """Have JAX store and load xgrad's programs in a folder, or let it have no folder."""
+    _cache.wanted, _cache.used = False, None  # while it changes, other threads' programs do not look whose it is
+    used = None if folder is None else str(folder)
+    least = float(jax.config.values[LEAST_TIME])  # the number that was set before
+    jax.config.update(LEAST_TIME, least if folder is None else OwnPrograms(least))
+    jax.config.update("jax_compilation_cache_dir", used)
+    _cache.used = used
+    compilation_cache.reset_cache()  # JAX looks for a folder until it has found one
+
+
+def _sought(event: str, **_: Any) -> None:
+    """Switch the cache on for xgrad's first program; leave it to whoever has given JAX another folder since."""
+    if event != SOUGHT:
+        return
+    if _cache.used is not None and _cache.used != _folder_of_jax():
+        _cache.used = None
+        if isinstance(least := jax.config.values[LEAST_TIME], OwnPrograms):
+            jax.config.update(LEAST_TIME, float(least))
+        compilation_cache.reset_cache()
+    elif _cache.wanted and xgrad_compiles():
+        _enable_if_wanted()
+
+
+def _enable_if_wanted() -> None:
+    """Use the folder that the environment asks for, or the user's where it can be had, if JAX has none."""
+    if not _cache.wanted:
+        return
+    _cache.wanted = False
+    if not _folder_of_jax():
+        try:
+            _use(_cache.asked or _made(None, MOST_BYTES))
+        except (OSError, RuntimeError) as error:  # a home that is missing, full, not to be written, or not private
+            _refused.append(str(error))
 
 
 def disable_compile_cache() -> None:
     """Neither store nor load compiled programs from now on."""
-    jax.config.update("jax_compilation_cache_dir", None)
-    compilation_cache.reset_cache()
+    _use(None)
+
+
+def _folder_of_jax() -> str | None:
+    return jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
 
 def compile_cache_info() -> CacheInfo | None:
@@ -90,27 +146,28 @@ def compile_cache_info() -> CacheInfo | None:
 
 
 def used_folder() -> Path | None:
-    """Return the folder that is used; None while there is none."""
-    folder = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    """Return the folder that is used, from the first program on; None if there is none."""
+    _enable_if_wanted()
+    folder = _folder_of_jax()
     return Path(folder) if folder else None
 
 
+def folder_is_own() -> bool:
+    """Return True if xgrad gave JAX the folder: then there are xgrad's programs only in it."""
+    return _cache.used is not None and _cache.used == _folder_of_jax()
+
+
 def enable_as_asked() -> None:
-    """Enable the cache as the environment variable says, and by itself where the user's folder can be had."""
+    """Have the first program enable the cache, as the environment variable says."""
     asked = os.environ.get(VARIABLE, "")
-    if asked == "0":
-        return
-    if asked:
-        enable_compile_cache(None if asked == "1" else asked)
-    elif not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue] - made at run time
-        try:
-            enable_compile_cache()
-        except (OSError, RuntimeError) as error:  # a home that is missing, full, not to be written, or not private
-            _refused.append(str(error))
+    _cache.wanted = asked != "0"
+    if asked not in ("", "0", "1"):
+        _cache.asked = _made(asked, MOST_BYTES)
+    jax.monitoring.register_event_listener(_sought)
 
 
 def why_off() -> str | None:
-    """Return the reason why `import xgrad` could not use the user's folder; None if it did not try."""
+    """Return the reason why the user's folder could not be used; None if it was not tried."""
     return _refused[0] if _refused else None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ...base.dtypes import bfloat16, float16
+from ...base.jax_compat import INNER
 from ...base.platforms import traced_for
 
 HALVES = frozenset((float16, bfloat16))
@@ -112,7 +113,7 @@ def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list,
         primitive, params, variables = equation.primitive, equation.params, equation.invars
         small, moved = [half_of(v) for v in variables], []
         if primitive.name in _CALLS:
-            out, moved = _evaluate(params["jaxpr"], [read(v) for v in variables], small)
+            out, moved = _evaluate(params[INNER], [read(v) for v in variables], small)
         elif primitive.name in _PRODUCTS and None not in small and small[0].dtype == small[1].dtype:
             exact: dict[str, Any] = {"preferred_element_type": jnp.dtype("float32")}
             if traced_for() != "cpu":
@@ -132,6 +133,6 @@ def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list,
 def _multiplies(jaxpr: Any) -> bool:
     """Return whether a program, or one that it calls, contains a product."""
     return any(
-        e.primitive.name in _PRODUCTS or (e.primitive.name in _CALLS and _multiplies(e.params["jaxpr"].jaxpr))
+        e.primitive.name in _PRODUCTS or (e.primitive.name in _CALLS and _multiplies(e.params[INNER].jaxpr))
         for e in jaxpr.eqns
     )

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.core import Tracer
 
+from ...base.jax_compat import Tracer, in_trace
 from ...base.limits import checked
 from ...config import settings
 from ..execute import execute, runs_plainly
-from ..traces import in_trace
 
 
 class Program:

@@ -11,12 +11,12 @@ from typing import Any, TypeGuard
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.sharding import Sharding
 
 from ...base import dtypes
 from ...base.declared import DeclaredPlace
 from ...base.devices import Devices, is_default, kept, require_here, same_placement, settled, sharding_of
+from ...base.jax_compat import Tracer
 from ...config import state
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call

@@ -9,9 +9,9 @@ from typing import Any
 
 from jax.sharding import SingleDeviceSharding
 
+from ...base.jax_compat import in_trace
 from ...config import state
 from ...execution.execute import runs_plainly
-from ...execution.traces import in_trace
 
 _RESULTS = 8  # of a kind
 _NUMBERS = 1 << 20  # of a kind in all: 20 ms of random numbers

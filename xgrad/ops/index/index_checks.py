@@ -8,9 +8,9 @@ nothing.
 from typing import Any
 
 import numpy as np
-from jax.core import Tracer
 
 from ...base.devices import spread
+from ...base.jax_compat import Tracer
 from ...base.platforms import default_platform
 from ...batching.batched_tensor import inner_value
 from ...execution.pending import waits

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from ...base import dtypes
+from ...base.jax_compat import Tracer
 from ...batching.batched_tensor import inner_value
 from ...dispatch.promotion import broadcast_shapes, conj
 from ...errors import LinAlgError

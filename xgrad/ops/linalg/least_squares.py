@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from ... import return_types
 from ...base import dtypes
+from ...base.jax_compat import Tracer
 from ...batching.batched_tensor import inner_value
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out

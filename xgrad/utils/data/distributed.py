@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
+from ...distributed import get_rank, get_world_size
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -35,8 +35,8 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        num_replicas = jax.process_count() if num_replicas is None else num_replicas
-        rank = jax.process_index() if rank is None else rank
+        num_replicas = get_world_size() if num_replicas is None else num_replicas
+        rank = get_rank() if rank is None else rank
         if rank >= num_replicas or rank < 0:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
+from ....base.jax_compat import Tracer
 from ....config import state
 from ....execution.programs.programs import jit_checked
 from ....tensor import Tensor, from_foreign
