@@ -1,5 +1,6 @@
 """torch.compiler's names for programs that ask whether they are compiled, or exempt a function from it."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,16 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 def cudagraph_mark_step_begin() -> None:
     """Do nothing: XLA's programs own no memory between calls."""
+
+
+class set_stance(contextlib.ContextDecorator):
+    """Do nothing, as a call, a block or a decorator: a compiled function gives what an eager one does."""
+
+    def __init__(self, stance: str = "default", **options: Any) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: Any) -> None: ...
 
 
 def reset() -> None:

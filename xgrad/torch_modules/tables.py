@@ -19,6 +19,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "_compile": ("torch_modules.torch_attributes",),
     "_dynamo": ("torch_modules.torch_attributes", "compiler", "nn.module"),
     "_dynamo.eval_frame": ("torch_modules.torch_attributes", "nn.module"),
+    "_dynamo.utils": ("torch_modules.torch_attributes",),
     "_functorch": (),
     "_functorch.*": ("torch_modules.torch_attributes", "func"),
     "_higher_order_ops": ("control_flow",),
@@ -45,16 +46,21 @@ HOMES: dict[str, tuple[str, ...]] = {
     "distributions.*": ("distributions",),
     "func.*": ("func",),
     "functional": ("",),
-    "jit.*": ("jit",),
+    "jit": ("jit", "torch_modules.torch_attributes"),
+    "jit.*": ("jit", "torch_modules.torch_attributes"),
     "_library.*": ("library", "library.infer_schema", "library.custom_op"),
     "library": ("library",),
     "linalg": ("linalg",),
     "masked.*": ("masked",),
     "nn.*": ("nn",),
     "nn.modules": ("nn.modules", "nn"),
+    "nn.parallel": ("nn.parallel",),
+    "nn.parallel.data_parallel": ("nn.parallel",),
     "nn.modules.*": ("torch_modules.torch_attributes", "nn.modules", "nn"),
     "nn.utils.*": ("nn.utils", "torch_modules.torch_attributes"),
     "ops": (),
+    "_ops": (),
+    "_logging": ("torch_modules.torch_attributes",),
     "optim.*": ("optim", "torch_modules.torch_attributes"),
     "overrides": ("overrides", "torch_modules.torch_attributes"),
     "profiler.*": ("profiler",),
@@ -113,10 +119,11 @@ _FILES = {
 FILES = frozenset(f"{folder}.{name}" for folder, names in _FILES.items() for name in names.split())
 
 _COLLECTIVES = reason("distributed", "all_reduce")
-# Modules that can be imported, and whose names raise at use: name → (reason, alternative).
+# Modules that can be imported, and whose names raise at use, as all below them: name → (reason, alternative).
 REFUSED: dict[str, tuple[str, str]] = {
     name: reason("", name) for name in ("ao", "export", "fx", "hub", "multiprocessing", "onnx", "quantization")
 }
+_MACHINERY = ("it belongs to PyTorch's own compiler and its modes", "Use xgrad.compile, or jax.make_jaxpr.")
 _INTERPRETERS = ("func's transforms run on the tape, without interpreters", "Use the functions of torch.func.")
 _KINETO = ("it is a part of Kineto, or reads a device", "Use autograd.profiler.profile, and jax.profiler.trace.")
 REFUSED |= {
@@ -124,16 +131,23 @@ REFUSED |= {
     "_C._functorch": _INTERPRETERS,
     "autograd.profiler": _KINETO,
     "autograd.profiler_util": _KINETO,
-    "_inductor": reason("", "export"),
-    "_subclasses": reason("", "fx"),
-    "_prims": reason("", "fx"),
+    **dict.fromkeys((
+        "_custom_op", "_custom_ops", "_decomp", "_dynamo._trace_wrapped_higher_order_op", "_dynamo.backends", "_dynamo.exc", "_dynamo.external_utils",
+        "_dynamo.testing", "_dynamo.utils", "_export", "_functorch.aot_autograd", "_functorch.config", "_guards",
+        "_higher_order_ops.associative_scan", "_higher_order_ops.flex_attention", "_inductor", "_meta_registrations",
+        "_ops", "_prims", "_refs", "_subclasses", "utils._sympy",
+    ), _MACHINERY),
+    "futures": _COLLECTIVES,
+    "package": reason("jit", "save"),
+    "utils.data.datapipes": ("PyTorch has removed most of them", "Use Dataset and DataLoader."),
+    "utils.mobile_optimizer": reason("jit", "save"),
+    "utils.model_zoo": reason("", "hub"),
     "nested": reason("", "nested"),
     "nn.parallel": _COLLECTIVES,
-    "nn.parallel.*": _COLLECTIVES,
     "nn.qat": reason("", "quantization"),
     "nn.quantized": reason("", "quantization"),
     "nn.intrinsic": reason("", "quantization"),
-    "distributed.*": _COLLECTIVES,
+    "distributed": _COLLECTIVES,
     "utils.cpp_extension": reason("", "jiterator_unary"),
     "utils.benchmark": (
         "it times calls, and JAX runs ahead of them",
@@ -175,10 +189,22 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("ops", "aten"): "torch_modules.aten:ATEN",
     ("ops", "higher_order"): "torch_modules.aten:NOTHING",
     ("", "classes"): "torch_modules.aten:NOTHING",
-    ("nn", "DataParallel"): "torch_modules.torch_attributes:DataParallel",
+    ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",
     ("", "onnx"): "torch_modules.torch_attributes:",  # the module, which answers one question
     ("onnx", "is_in_onnx_export"): "torch_modules.torch_attributes:is_in_onnx_export",
+    ("onnx", "register_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
+    ("onnx", "unregister_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
+    ("onnx.symbolic_helper", "parse_args"): "torch_modules.torch_attributes:identity",
+    ("onnx.symbolic_helper", "quantized_args"): "torch_modules.torch_attributes:identity",
+    ("fx", "wrap"): "jit:script",
+    ("fx._compatibility", "compatibility"): "torch_modules.torch_attributes:identity",
+    ("hub", "_get_torch_home"): "torch_modules.torch_attributes:_get_torch_home",
+    ("cuda", "OutOfMemoryError"): "errors:OutOfMemoryError",
+    ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
+    ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
+_TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
+ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
 ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in ("_is_all_true", "_is_any_true")}
