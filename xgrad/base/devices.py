@@ -9,6 +9,7 @@ processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of 
 """
 
 from collections.abc import Callable
+from functools import cache
 from math import prod
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -35,6 +36,9 @@ class device(Immutable):
     The device of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the
     same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to each.
 
+    A device that JAX does not see, such as "cuda:0" on a machine without a GPU, or "meta", is a name: it can be compared
+    and shown, and is an error where a tensor is put.
+
     In a `with device:` block new tensors are made there, unless they say otherwise; it also decorates a function.
 
     >>> import xgrad
@@ -46,7 +50,7 @@ class device(Immutable):
 
     __slots__ = ("_number", "placement", "traced", "type")
 
-    _number: int
+    _number: int | None
     placement: Any
     traced: bool  # True for a traced tensor's: it is wherever its program runs
     type: str
@@ -54,7 +58,10 @@ class device(Immutable):
     def __new__(cls, spec: Any, index: int | None = None) -> "device":
         if index is not None:
             spec = f"{spec}:{index}"
-        placement = placement_of(spec)
+        try:
+            placement = placement_of(spec)
+        except AbsentDeviceError as error:
+            placement = _absent(*error.args[1:])
         if isinstance(placement, Devices):
             placement = placement.sharding or jax.local_devices()[0]
         return cls._made(placement, False)
@@ -65,7 +72,7 @@ class device(Immutable):
         fixed(new, "placement", placement)
         fixed(new, "traced", traced)
         fixed(new, "type", "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform)
-        fixed(new, "_number", first.id if first.__class__ is DeclaredDevice else _own(first).index(first))
+        fixed(new, "_number", first.id if isinstance(first, DeclaredDevice) else _own(first).index(first))
         return new
 
     @property
@@ -98,6 +105,8 @@ class device(Immutable):
 
     @property
     def _only(self) -> bool:
+        if self._number is None:  # an absent one
+            return True
         return self.type == "cpu" and self._number == 0 and not self._several and self._process is None
 
     @property
@@ -149,6 +158,24 @@ class Devices(NamedTuple):
     sharding: Sharding | None
 
 
+class AbsentDeviceError(RuntimeError):
+    """A device that JAX does not see; its second and third argument are the name's parts."""
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+class _AbsentDevice(DeclaredDevice):
+    """A device that JAX does not see."""
+
+    __slots__ = ()
+
+
+@cache
+def _absent(name: str, number: int | None) -> _AbsentDevice:
+    return _AbsentDevice(name, False, number)  # pyright: ignore[reportArgumentType] - a name may have no number
+
+
 def of_trace() -> device:
     """Return the device of a traced tensor."""
     return device._made(placement_of("xla"), True)
@@ -163,6 +190,8 @@ def placement_of(spec: Any) -> Any:
     if isinstance(spec, device):
         if spec.traced:
             return Devices(None)
+        if spec.placement.__class__ is _AbsentDevice:
+            return placement_of(str(spec))  # which raises, unless the device has come since
         return Devices(spec.placement) if spec._several else spec.placement
     if isinstance(spec, jax.Device):
         return spec
@@ -182,10 +211,10 @@ def placement_of(spec: Any) -> Any:
     if place is not None and (number or "0") == "0":
         return place
     if spec == "meta":
-        raise NotImplementedError(
+        raise AbsentDeviceError(
             "device 'meta' is not supported: every tensor has a value here. Make a module on the device where it will "
-            "be, and ask jax.eval_shape with xgrad.to_jax(f) for shapes alone."
-        )
+            "be, and ask jax.eval_shape with xgrad.to_jax(f) for shapes alone.", "meta", None,
+        )  # fmt: skip
     if name not in _PLATFORM or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(
@@ -200,9 +229,10 @@ def placement_of(spec: Any) -> Any:
     if int(number or 0) >= len(present):
         seen = ", ".join(f"{d.type}:{d._number}" for d in devices())
         here = " in this process" if jax.process_count() > 1 else ""
-        raise RuntimeError(
-            f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more."
-        )
+        raise AbsentDeviceError(
+            f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more.",
+            name, int(number) if number else None,
+        )  # fmt: skip
     return present[int(number or 0)]
 
 
