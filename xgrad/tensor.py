@@ -118,6 +118,7 @@ class Tensor(TensorMethods):
     _retains_grad: bool = False
     _tangents: Any = None  # Tangents
     _inference: bool = False
+    _lent: Any = None  # in a kernel of the user's that writes it: the arrays that numpy() gave (library/operator.py)
     _is_param: bool = False  # True for a Parameter (nn/parameter.py), which is a Tensor like any other
     # for a BatchedTensor (batching/batched_tensor.py): the vmap that it belongs to, the tensor with all entries, and
     # functions that make the batched tensor again, move and reinterpret it with that tensor

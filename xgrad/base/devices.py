@@ -158,7 +158,7 @@ class Devices(NamedTuple):
     sharding: Sharding | None
 
 
-class AbsentDeviceError(RuntimeError):
+class AbsentDeviceError(NotImplementedError):
     """A device that JAX does not see; its second and third argument are the name's parts."""
 
     def __str__(self) -> str:
