@@ -131,7 +131,7 @@ class Tensor(TensorMethods):
     # PyTorch's names for the kind of array behind the value; a sparse tensor's class has its own
     is_sparse: bool = False  # True if its layout is sparse_coo
     _sparse: bool = False  # True if its layout is not strided
-    is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
+    is_sparse_csr = is_mkldnn = is_quantized = is_nested = False
     is_mps = is_xpu = is_ipu = is_vulkan = is_maia = is_mtia = False
     layout: str = "strided"
     # of a class whose tensors are no plain ones: what runs operators on them (dispatch/interpreter.py)

@@ -10,6 +10,7 @@ processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of 
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from math import prod
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -59,7 +60,7 @@ class device(Immutable):
         if index is not None:
             spec = f"{spec}:{index}"
         try:
-            placement = placement_of(spec)
+            placement = _absent("meta", None) if spec == "meta" else placement_of(spec)
         except AbsentDeviceError as error:
             placement = _absent(*error.args[1:])
         if isinstance(placement, Devices):
@@ -211,10 +212,7 @@ def placement_of(spec: Any) -> Any:
     if place is not None and (number or "0") == "0":
         return place
     if spec == "meta":
-        raise AbsentDeviceError(
-            "device 'meta' is not supported: every tensor has a value here. Make a module on the device where it will "
-            "be, and ask jax.eval_shape with xgrad.to_jax(f) for shapes alone.", "meta", None,
-        )  # fmt: skip
+        return import_module("xgrad.execution.meta").start(_absent("meta", None))
     if name not in _PLATFORM or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(
