@@ -298,7 +298,8 @@ def test_a_device_that_declares_strides_has_its_views_tracked_by_geometry():
 @pytest.mark.parametrize("name", ["cuda:3", "cuda", "tpu:1", "cpu:17"])
 def test_an_absent_device_is_a_name_that_fails_where_a_tensor_is_put(name):
     device = xgrad.device(name)
-    assert (str(device), repr(device)) == (str(torch.device(name)), repr(torch.device(name))) or "tpu" in name
+    if "tpu" not in name:
+        assert (str(device), repr(device)) == (str(torch.device(name)), repr(torch.device(name)))
     assert device == pickle.loads(pickle.dumps(device)) == xgrad.device(name) != xgrad.device("cpu")
     assert len({device, xgrad.device(name)}) == 1
     for use in (lambda: xgrad.ones(2, device=device), lambda: xgrad.ones(2).to(device), device.__enter__):

@@ -203,8 +203,6 @@ if _TYPE_CHECKING:
     from .torch_modules import as_torch as as_torch
     from .utils.dlpack import from_dlpack as from_dlpack
 globals().update(_FUNCTIONS[""])
-spmm = dsmm = _FUNCTIONS[""]["mm"]  # of sparse matrices, which the others take too
-saddmm = _FUNCTIONS[""]["addmm"]
 globals().update({name: _dtype_of(getattr(dtypes, name)) for name in dtypes.__all__ if name != "dtype"})
 globals()["dtype"] = _dtype  # `from .dtypes import *` has NumPy's
 

@@ -6,10 +6,11 @@
 Invariants: an unknown or absent device, an axis that the mesh lacks, and a dimension that does not divide evenly are
 errors at the call, before anything moves.  Meshes are `Auto`: XLA decides which devices compute what.  With several
 processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh uses those of all.
+
+More than 450 lines: names, places and shardings are told apart in one place.
 """
 
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from math import prod
 from operator import attrgetter, itemgetter
@@ -21,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding,
 
 from ..config import Leaving, state
 from ..errors import PlacementError
-from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
+from .declared import AbsentDevice, AbsentDeviceError, DeclaredDevice, DeclaredMesh, DeclaredPlace, absent, registered
 from .decorators import in_block
 from .immutable import Immutable, fixed
 from .platforms import STRIDED, traced_for
@@ -37,8 +38,8 @@ class device(Immutable):
     The device of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the
     same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to each.
 
-    A device that JAX does not see, such as "cuda:0" on a machine without a GPU, or "meta", is a name: it can be compared
-    and shown, and is an error where a tensor is put.
+    A device that JAX does not see, such as "cuda:0" without a GPU, is a name, and an error where a tensor is put.
+    Tensors on "meta" have a shape and a dtype, and no values.
 
     In a `with device:` block new tensors are made there, unless they say otherwise; it also decorates a function.
 
@@ -60,9 +61,9 @@ class device(Immutable):
         if index is not None:
             spec = f"{spec}:{index}"
         try:
-            placement = _absent("meta", None) if spec == "meta" else placement_of(spec)
+            placement = absent("meta", None) if spec == "meta" else placement_of(spec)
         except AbsentDeviceError as error:
-            placement = _absent(*error.args[1:])
+            placement = absent(*error.args[1:])
         if isinstance(placement, Devices):
             placement = placement.sharding or jax.local_devices()[0]
         return cls._made(placement, False)
@@ -159,24 +160,6 @@ class Devices(NamedTuple):
     sharding: Sharding | None
 
 
-class AbsentDeviceError(NotImplementedError):
-    """A device that JAX does not see; its second and third argument are the name's parts."""
-
-    def __str__(self) -> str:
-        return self.args[0]
-
-
-class _AbsentDevice(DeclaredDevice):
-    """A device that JAX does not see."""
-
-    __slots__ = ()
-
-
-@cache
-def _absent(name: str, number: int | None) -> _AbsentDevice:
-    return _AbsentDevice(name, False, number)  # pyright: ignore[reportArgumentType] - a name may have no number
-
-
 def of_trace() -> device:
     """Return the device of a traced tensor."""
     return device._made(placement_of("xla"), True)
@@ -191,7 +174,7 @@ def placement_of(spec: Any) -> Any:
     if isinstance(spec, device):
         if spec.traced:
             return Devices(None)
-        if spec.placement.__class__ is _AbsentDevice:
+        if spec.placement.__class__ is AbsentDevice:
             return placement_of(str(spec))  # which raises, unless the device has come since
         return Devices(spec.placement) if spec._several else spec.placement
     if isinstance(spec, jax.Device):
@@ -212,7 +195,7 @@ def placement_of(spec: Any) -> Any:
     if place is not None and (number or "0") == "0":
         return place
     if spec == "meta":
-        return import_module("xgrad.execution.meta").start(_absent("meta", None))
+        return import_module("xgrad.execution.meta").start(absent("meta", None))
     if name not in _PLATFORM or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(

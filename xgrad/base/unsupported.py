@@ -88,7 +88,7 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _NESTED, "nested _nested_tensor_from_mask _nested_tensor_from_tensor_list _nested_view_from_jagged"),
     ("Tensor", _NESTED, "to_padded_tensor"),
     ("", _PARTS, "ccol_indices_copy col_indices_copy crow_indices_copy row_indices_copy"),
-    ("", _SPARSE, "hsmm hspmm smm sspaddmm resize_as_sparse_"),
+    ("", _SPARSE, "hsmm hspmm saddmm smm sspaddmm resize_as_sparse_"),
     ("Tensor", _SPARSE, "smm sspaddmm sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_"),
     ("sparse", _COMPRESSED, "sampled_addmm spsolve to_sparse_semi_structured"),
     ("sparse", _SPARSE, "softmax log_softmax spdiags"),
@@ -182,14 +182,15 @@ def _is_being_defined(what: Any, frame: FrameType) -> bool:
 def refused(place: str, name: str, why: tuple[str, str]) -> Any:
     """Return what stands for `name` of the namespace `place`; `why` is (the reason, what to use instead)."""
     bases = (Exception,) if name.endswith(("Error", "Exception")) or place.endswith((".exc", ".errors")) else ()
-    return Unsupported(name, bases, {"_why": (place, name, why), "__module__": f"xgrad.{place}".rstrip(".")})
+    known = {"_why": (place, name, why), "__doc__": explained(place, name, why)}
+    return Unsupported(name, bases, {**known, "__module__": f"xgrad.{place}".rstrip(".")})
 
 
 def _reduced(name: Unsupported) -> Any:
     return (refused, name._why) if name is refused(*name._why) else name.__qualname__  # a subclass: by its name
 
 
-copyreg.pickle(Unsupported, _reduced)  # pyright: ignore[reportArgumentType] - a name is taken, too
+copyreg.pickle(Unsupported, _reduced)
 
 
 def explained(place: str, name: str, why: tuple[str, str]) -> str:

@@ -1,10 +1,9 @@
 """torch.compiler's names for programs that ask whether they are compiled, or exempt a function from it."""
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..config import state
+from ..config import block, state
 
 
 def is_compiling() -> bool:
@@ -35,14 +34,10 @@ def cudagraph_mark_step_begin() -> None:
     """Do nothing: XLA's programs own no memory between calls."""
 
 
-class set_stance(contextlib.ContextDecorator):
+@block
+def set_stance(stance: str = "default", **options: Any) -> Iterator[None]:
     """Do nothing, as a call, a block or a decorator: a compiled function gives what an eager one does."""
-
-    def __init__(self, stance: str = "default", **options: Any) -> None: ...
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: Any) -> None: ...
+    yield
 
 
 def reset() -> None:

@@ -10,7 +10,6 @@ from ..config import block, settings, state
 from .pending import Pending, aval_of
 from .queue import Queue
 
-
 _NUMBERS = frozenset(("item()", "bool()", "int()", "float()", "complex()"))
 
 

@@ -16,13 +16,14 @@ import secrets
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from ..base.devices import device
 from ..base.missing import missing as _missing
 from ..base.size import Size
+from ..config import block
 from ..interop._safetensors_file import FileError, contents, replaceable
 from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
@@ -171,7 +172,7 @@ def clear_safe_globals() -> None:
     _safe.clear()
 
 
-@contextmanager
+@block
 def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
     """Within the block `load` makes objects of these classes, too.
 
@@ -209,8 +210,8 @@ class _Unpickler(pickle.Unpickler):
             if where == f"{module}.{name}":
                 return known
         raise pickle.UnpicklingError(
-            f"Weights only load failed: {self._file} has a {module}.{name}, which is no plain data, and making one runs "
-            "code. If you trust the file, load(f, weights_only=False) reads it, or allow the class: "
+            f"Weights only load failed: {self._file} has a {module}.{name}, which is not plain data, and making one "
+            "runs code. If you trust the file, load(f, weights_only=False) reads it, or allow the class: "
             f"xgrad.serialization.add_safe_globals([{name.rpartition('.')[2]}])"
         )
 

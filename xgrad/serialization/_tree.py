@@ -10,9 +10,9 @@
 In a value None, bools, strings, integers and finite floats stand for themselves; all else is a list that begins with
 its kind: ["list", ...], ["tuple", ...], ["set", ...], ["frozenset", ...], ["dict", [key, value], ...], ["ordered", its
 attributes, [key, value], ...], ["size", ...], ["float", "nan"], ["complex", real, imag], ["bytes", base64],
-["dtype", name], ["device", name], ["tensor", number], ["pickle", base64]: a value that is no plain data, which is the
-whole value then; its tensors are persistent ids, their numbers.  "dtype" of a storage is there where safetensors has none
-(complex128, as pairs of F64).
+["dtype", name], ["device", name], ["tensor", number].  The value as a whole may be ["pickle", base64], if a part of it
+is not plain data; the persistent ids of this pickle are numbers of tensors.  "dtype" of a storage is there where
+safetensors has none (complex128, as pairs of F64).
 
 Invariant: reading makes nothing but what is named here, and refuses anything else by the name of the file.  A pickle is
 run on demand alone, or with the classes that the user named.
@@ -42,8 +42,10 @@ from ._places import name_of
 from ._restore import Dense, SavedArray, Sparse, hidden
 
 _KIND_OF = {dtype: kind for kind, dtype in DTYPES.items()}
-class _NoPlainData(TypeError):
-    """A value has a part that is neither a tensor nor plain data."""
+
+
+class NotPlainDataError(TypeError):
+    """A part of a value is neither a tensor nor plain data."""
 
 
 class Stored(NamedTuple):
@@ -64,7 +66,7 @@ def encoded(obj: Any) -> tuple[dict, list[Stored]]:
     try:
         try:
             value, attributes = writer.value(obj, ()), writer.attributes()
-        except _NoPlainData:
+        except NotPlainDataError:
             writer = _Writer()
             value, attributes = writer.pickled(obj), writer.attributes()
     except RecursionError:
@@ -134,7 +136,8 @@ class _Writer:
         if kind in (set, frozenset):
             return [kind.__name__, *(self._key(item, path) for item in obj)]
         if kind not in (dict, OrderedDict):
-            raise _NoPlainData(f"save(): {_called(path)} is a {kind.__module__}.{kind.__qualname__}, an attribute of a tensor")
+            what = f"{kind.__module__}.{kind.__qualname__}"
+            raise NotPlainDataError(f"save(): {_called(path)} is a {what}, and an attribute of a tensor has plain data")
         pairs = [[self._key(key, path), self.value(value, (*path, key))] for key, value in obj.items()]
         if kind is dict:
             return ["dict", *pairs]

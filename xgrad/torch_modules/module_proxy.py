@@ -10,7 +10,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from ..base.unsupported import UnsupportedNameError, refused
-
 from .tables import ANSWERS, FILES, HOMES, REFUSED
 
 # Modules of xgrad's that users may use; the others (xgrad.engine, ...) are no modules of torch's.

@@ -16,8 +16,9 @@ KeyEntry = Any
 MappingKey, SequenceKey, GetAttrKey = jax.tree_util.DictKey, jax.tree_util.SequenceKey, jax.tree_util.GetAttrKey
 keystr = jax.tree_util.keystr
 __all__ = [
-    "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter",
-    "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure", "tree_unflatten",
+    "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path",
+    "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path",
+    "tree_structure", "tree_unflatten",
 ]  # fmt: skip
 
 

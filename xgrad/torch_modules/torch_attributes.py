@@ -14,7 +14,6 @@ from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 
 
-
 class TorchVersion(str):
     """A version as text that is compared as a version, with text and tuples too."""
 
@@ -113,7 +112,7 @@ def _get_tracing_state() -> None:
     """Return None: nothing is traced for TorchScript."""
 
 
-def _log_api_usage_once(*args: Any) -> None: ...
+def _log_api_usage_once(*args: Any, **options: Any) -> None: ...
 
 
 _log_api_usage_metadata = set_logs = _log_api_usage_once
@@ -140,7 +139,9 @@ def _get_torch_home() -> str:
 
 def load_library(path: Any) -> None:
     """Raise `OSError`: of torch.ops.  Packages with C++ operators do without them then."""
-    raise OSError(f"{path} is a library of C++ operators, which need PyTorch: xgrad.library registers operators in Python")
+    raise OSError(
+        f"{path} is a library of C++ operators, which need PyTorch: xgrad.library registers operators in Python"
+    )
 
 
 def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:
