@@ -214,6 +214,69 @@ def test_what_is_not_there_can_be_imported_and_raises_at_use(torch):
         importlib.import_module("torch.engine")
 
 
+def test_names_that_packages_touch_when_they_are_imported(torch, monkeypatch):
+    import torch._custom_ops
+    import torch._dynamo.exc
+    import torch.fx.experimental.symbolic_shapes
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+    from torch._dynamo.utils import is_compile_supported
+    from torch.ao.quantization import QuantStub
+    from torch.autograd.gradcheck import gradcheck
+    from torch.distributed import ProcessGroup
+    from torch.hub import _get_torch_home, load_state_dict_from_url
+    from torch.jit.annotations import BroadcastingList2
+    from torch.onnx.symbolic_helper import parse_args
+    from torch.utils.model_zoo import tqdm
+
+    def f(x: BroadcastingList2[int], *y: QuantStub | TransformGetItemToIndex | ProcessGroup | tqdm | None):
+        return x
+
+    monkeypatch.setenv("TORCH_HOME", "/home/models")
+    assert _get_torch_home() == "/home/models"
+    assert torch.jit._script_if_tracing(f) is torch.jit._overload_method(f) is parse_args("v")(f) is f
+    assert torch.fx.wrap("f") == "f"
+    assert torch.onnx.register_custom_op_symbolic("a::b", f, 11) is None
+    assert not is_compile_supported("cpu")
+    assert not torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet()
+    assert callable(gradcheck)
+    with pytest.raises(OSError, match=r"C\+\+"):
+        torch.ops.load_library("lib.so")
+    with pytest.raises(NotImplementedError, match="Download the weights yourself"):
+        load_state_dict_from_url("https://example.org")
+    errors = (torch.OutOfMemoryError, torch.cuda.OutOfMemoryError, torch._C._LinAlgError, torch._dynamo.exc.Unsupported)
+    assert issubclass(errors[0], RuntimeError)
+    assert all(issubclass(error, Exception) for error in errors)
+    assert torch.sparse.FloatTensor is torch.FloatTensor
+    torch._logging.set_logs(dynamo=10)
+    torch._dynamo.mark_dynamic(torch.ones(1), 0)
+    with torch.compiler.set_stance("force_eager"):
+        assert torch.compiler.set_stance("default")(f)(2) == 2
+
+
+@pytest.mark.parametrize("path", ["", "_C", "_utils", "cuda", "hub", "jit", "nn", "onnx", "utils", "utils._pytree"])
+def test_what_dir_lists_is_there(torch, path):
+    module = importlib.import_module(f"torch.{path}".rstrip("."))
+    assert [name for name in dir(module) if not hasattr(module, name)] == []
+
+
+def test_every_home_of_a_module_exists():
+    from xgrad.torch_modules.tables import HOMES
+
+    for home in {home for homes in HOMES.values() for home in homes if home}:
+        importlib.import_module(f"xgrad.{home}")
+
+
+def test_data_parallel_passes_the_call_on(torch):
+    module = torch.nn.DataParallel(torch.nn.Linear(3, 1), device_ids=[0, 1])
+    x = torch.ones(2, 3)
+    assert torch.equal(module(x), module.module(x))
+    assert list(module.state_dict()) == ["module.weight", "module.bias"]
+    assert torch.equal(torch.nn.parallel.data_parallel(module.module, x), module(x))
+    assert isinstance(module, torch.nn.parallel.DataParallel)
+    with pytest.raises(NotImplementedError, match="from_local"):
+        torch.nn.parallel.DistributedDataParallel(module)
+
+
 def test_nothing_is_exported_to_onnx(torch):
     assert not torch.onnx.is_in_onnx_export()
     with pytest.raises(NotImplementedError, match=r"xgrad\.onnx\.export is not supported: xgrad has no exporter"):
@@ -397,6 +460,30 @@ def test_policies_compare_operators_with_atens(torch):
         assert torch.equal(x.grad, y.grad)
     assert saved == [True, False]
     assert aten.sin.default != aten.cos.default
+
+
+def test_pytrees_with_paths(torch):
+    from torch.utils import _pytree as pytree
+
+    class Pair:
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    pytree.register_pytree_node(
+        Pair,
+        lambda p: ([p.a, p.b], None),
+        lambda values, context: Pair(*values),
+        flatten_with_keys_fn=lambda p: ([(pytree.GetAttrKey("a"), p.a), (pytree.GetAttrKey("b"), p.b)], None),
+    )
+    found, _ = pytree.tree_flatten_with_path({"x": [1, 2], "y": Pair(3, None)})
+    assert [(pytree.keystr(path), leaf) for path, leaf in found] == [
+        ("['x'][0]", 1), ("['x'][1]", 2), ("['y'].a", 3), ("['y'].b", None),
+    ]  # fmt: skip
+    assert pytree.tree_map_with_path(lambda path, x: (path[0].idx, x), [5]) == [(0, 5)]
+    assert [*pytree.tree_iter((1, [2]))] == [1, 2]
+    values, context = pytree._dict_flatten({"b": 1, "a": 2})
+    assert pytree._dict_unflatten(values, context) == {"b": 1, "a": 2}
+    assert [key.key for key, _ in pytree._dict_flatten_with_keys({"b": 1, "a": 2})[0]] == ["b", "a"]
 
 
 def test_pytrees(torch):

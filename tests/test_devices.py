@@ -1,5 +1,7 @@
 """Two devices: gradients land where their variable lives, and a copy across devices is CopyBackwards."""
 
+import pickle
+
 import jax
 import numpy as np
 import pytest
@@ -293,10 +295,14 @@ def test_a_device_that_declares_strides_has_its_views_tracked_by_geometry():
         STRIDED.remove("cpu")
 
 
-@pytest.mark.parametrize(
-    "use",
-    [lambda: xgrad.device("meta"), lambda: xgrad.ones(2, device="meta"), lambda: xgrad.nn.Linear(1, 1).to("meta")],
-)
-def test_there_is_no_meta_device(use):
-    with pytest.raises(NotImplementedError, match=r"device 'meta' is not supported.*jax\.eval_shape"):
-        use()
+@pytest.mark.parametrize("name", ["cuda:3", "cuda", "tpu:1", "cpu:17"])
+def test_an_absent_device_is_a_name_that_fails_where_a_tensor_is_put(name):
+    device = xgrad.device(name)
+    if "tpu" not in name:
+        assert (str(device), repr(device)) == (str(torch.device(name)), repr(torch.device(name)))
+    assert device == pickle.loads(pickle.dumps(device)) == xgrad.device(name) != xgrad.device("cpu")
+    assert len({device, xgrad.device(name)}) == 1
+    for use in (lambda: xgrad.ones(2, device=device), lambda: xgrad.ones(2).to(device), device.__enter__):
+        with pytest.raises(RuntimeError, match="is not available: JAX sees"):
+            use()
+    assert xgrad.ones(2).device == xgrad.device("cpu")

@@ -1,5 +1,12 @@
 """What cannot be expressed on XLA says so when it is called, and names what to use."""
 
+import abc
+import copy
+import pickle
+import types
+import typing
+from typing import Optional
+
 import pytest
 
 import xgrad
@@ -26,6 +33,55 @@ import xgrad
 def test_a_call_names_the_operator_and_the_alternative(call, match):
     with pytest.raises(NotImplementedError, match=match):
         call()
+
+
+REFUSED = [
+    xgrad.nested, xgrad.quantize_per_tensor, xgrad.masked.MaskedTensor, xgrad.cuda.Stream, xgrad.fx.Graph,
+    xgrad.Tensor.to_mkldnn, xgrad.export.Dim.AUTO,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED, ids=repr)
+def test_only_a_call_of_a_refused_name_raises(name):
+    def annotated(x: name | None, *y: "name") -> Optional[name]:  # noqa: UP045 - as packages write it
+        return x
+
+    class Derived(name, abc.ABC):
+        pass
+
+    class Module(xgrad.nn.Module, name):
+        pass
+
+    @name
+    def decorated(x):
+        return x
+
+    @name
+    class Decorated:
+        pass
+
+    assert annotated(1) == 1
+    assert typing.get_type_hints(annotated, localns={"name": name})["y"] is name
+    assert isinstance(name[int] | list[int], types.UnionType)
+    assert not isinstance(xgrad.ones(1), name)
+    assert issubclass(Derived, name)
+    assert pickle.loads(pickle.dumps(name)) is copy.deepcopy(name) is name
+    assert {name: 1}[name] == 1
+    match = rf"xgrad.*{name.__name__} is not supported: .+\. .+"
+    for call in (name, Derived, Module, decorated, Decorated, lambda: name(annotated)):
+        with pytest.raises(NotImplementedError, match=match):
+            call()
+
+
+def test_a_refused_error_may_stand_in_an_except_clause():
+    def program():
+        try:
+            raise KeyError
+        except (xgrad.fx.SomeError, xgrad.onnx.errors.Other):
+            pass
+
+    with pytest.raises(KeyError):
+        program()
 
 
 def test_looking_a_function_up_is_no_error():

@@ -118,6 +118,7 @@ class Tensor(TensorMethods):
     _retains_grad: bool = False
     _tangents: Any = None  # Tangents
     _inference: bool = False
+    _lent: Any = None  # in a kernel of the user's that writes it: the arrays that numpy() gave (library/operator.py)
     _is_param: bool = False  # True for a Parameter (nn/parameter.py), which is a Tensor like any other
     # for a BatchedTensor (batching/batched_tensor.py): the vmap that it belongs to, the tensor with all entries, and
     # functions that make the batched tensor again, move and reinterpret it with that tensor
@@ -130,7 +131,7 @@ class Tensor(TensorMethods):
     # PyTorch's names for the kind of array behind the value; a sparse tensor's class has its own
     is_sparse: bool = False  # True if its layout is sparse_coo
     _sparse: bool = False  # True if its layout is not strided
-    is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
+    is_sparse_csr = is_mkldnn = is_quantized = is_nested = False
     is_mps = is_xpu = is_ipu = is_vulkan = is_maia = is_mtia = False
     layout: str = "strided"
     # of a class whose tensors are not plain ones: what runs operators on them (dispatch/interpreter.py)

@@ -12,6 +12,7 @@ import torch
 import xgrad
 from xgrad.autograd import forward_ad, gradcheck, gradgradcheck
 from xgrad.autograd.gradcheck import GradcheckError
+from xgrad.base.limits import x64_for_now
 
 from ..oracle import data, leaf, same, same_error
 from . import wrong
@@ -338,8 +339,9 @@ def test_float32_is_warned_about(monkeypatch):
     ):
         gradcheck(lambda x: x * 2, x)
     monkeypatch.setattr(xgrad.dtypes, "x64_enabled", lambda: False)
+    x = x.detach().to_sparse().requires_grad_()
     with pytest.warns(UserWarning, match=r"64-bit mode is off: call jax.config.update\('jax_enable_x64', True\)"):
-        gradcheck(lambda x: x * 2, x, eps=1e-2)
+        gradcheck(lambda x: x.to_dense() * 2, x, eps=1e-2, masked=True)
 
 
 def test_double_precision_is_not_warned_about():
@@ -477,3 +479,18 @@ def test_older_functions_refuse_complex_outputs(name):
         getattr(module, name)(first, second)
 
     same_error(program, "Expected output to be non-complex")
+
+
+@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
+def test_without_64_bits_it_computes_in_float64_by_itself(check):
+    with x64_for_now(False):
+        x, z = xgrad.randn(3, 3, requires_grad=True), xgrad.randn(2, dtype=xgrad.complex64, requires_grad=True)
+        assert x.dtype == xgrad.float32
+        before = x.tolist()
+        assert check(lambda x: x.exp() * 3, (x,))
+        assert check(lambda x, z: (x.sin().sum() * z.real * z.imag).sum(), (x, z))
+        assert (x.tolist(), x.dtype, x.grad) == (before, xgrad.float32, None)
+        assert not check(lambda x: (x * x.detach() * x).sum(), x, raise_exception=False)
+        with pytest.raises(RuntimeError) as caught:
+            check(lambda y: xgrad.mm(y, x), xgrad.ones(3, 3, requires_grad=True))
+        assert "jax_enable_x64" in "".join(caught.value.__notes__)

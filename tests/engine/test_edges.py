@@ -284,3 +284,12 @@ def test_at_the_edges(program, way):
     with xgrad.autograd.compiled_backward() if way == "compiled" else tracking(way):
         ours = noted(program, xgrad)
     same(ours, noted(program, torch))
+
+
+@pytest.mark.parametrize("program", [lambda b: 2 * b, lambda b: 1 + b, lambda b: b * 2, lambda b: True * b])
+def test_a_reflected_operator_has_pytorchs_edges(program):
+    def edges(T):
+        y = program(T.ones(3, requires_grad=True).sin())
+        return [(type(node).__name__, number) for node, number in y.grad_fn.next_functions]
+
+    assert edges(xgrad) == edges(torch) == [("SinBackward0", 0), ("NoneType", 0)]

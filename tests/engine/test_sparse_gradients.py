@@ -579,3 +579,15 @@ def test_gradient_of_a_leaf_on_another_device_goes_there():
     w.backward(xgrad.sparse_coo_tensor([[1]], [[1.0, 2.0]], (5, 2), dtype=xgrad.float64, device=first))
     assert w.grad.device == w.device
     assert w.grad.to_dense()[1].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("name", ["mm", "spmm", "dsmm"])
+def test_old_names_of_the_product(name):
+    def program(T):
+        a = T.tensor([[0.0, 2.0], [1.0, 0.0]]).to_sparse()
+        x = T.ones(2, 3, requires_grad=True)
+        y = getattr(T, name)(a, x)
+        (y * y).sum().backward()
+        return y.tolist(), x.grad.tolist()
+
+    assert program(xgrad) == program(torch)

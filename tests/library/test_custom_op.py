@@ -660,3 +660,47 @@ def test_a_program_follows_what_the_function_reads():
     y = run(x)
     y.sum().backward()
     assert y.tolist() == x.grad.tolist() == [3.0, 3.0]
+
+
+# -- writes through NumPy ---------------------------------------------------------------------------------------------
+
+
+@xgrad.library.custom_op("tests::numpy_sin", mutates_args={"output"}, device_types="cpu")
+def numpy_sin(input: xgrad.Tensor, output: xgrad.Tensor) -> None:
+    np.sin(input.numpy(), out=output.numpy())
+
+
+@xgrad.library.custom_op("tests::written_twice", mutates_args={"x"})
+def written_twice(x: xgrad.Tensor, by_array: bool) -> None:
+    array = x.numpy()
+    x.mul_(2)
+    if by_array:
+        array[0] = 5
+
+
+@pytest.mark.parametrize("how", ["eager", "lazy", "compiled"])
+def test_a_kernel_writes_through_the_arrays_of_what_it_writes(how):
+    def program(x, out):
+        numpy_sin(x, out)
+        numpy_sin(x + 1, out[0:1])
+        return out * 2
+
+    run = xgrad.compile(program) if how == "compiled" else program
+    for value in (0.5, 1.5):
+        with xgrad.lazy(how == "lazy"):
+            x, out = xgrad.full((1, 2), value), xgrad.zeros(1, 2)
+            twice = run(x, out)
+        expected = np.sin(np.full((1, 2), value + 1, np.float32))
+        np.testing.assert_allclose(np.asarray(out), expected, rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(twice), 2 * expected, rtol=1e-6)
+
+
+def test_arrays_are_read_only_elsewhere_and_two_ways_of_writing_are_refused():
+    x = xgrad.ones(2)
+    written_twice(x, False)
+    assert x.tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="write in one way"):
+        written_twice(x, True)
+    assert x.tolist() == [4.0, 4.0]
+    with pytest.raises(ValueError, match="read-only"):
+        x.numpy()[0] = 1

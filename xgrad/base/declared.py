@@ -6,6 +6,7 @@ programs on such arrays is the place's `runtime` (backends/runtime.py).
 Invariant: a name belongs to one place at a time, from `register` to `unregister`; a place without a name works too.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +34,25 @@ class DeclaredDevice:
 
     def __repr__(self) -> str:
         return f"{self.platform}:{self.id}"
+
+
+class AbsentDeviceError(NotImplementedError):
+    """A device that JAX does not see; its second and third argument are the name's parts."""
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+class AbsentDevice(DeclaredDevice):
+    """A device that JAX does not see."""
+
+    __slots__ = ()
+
+
+@cache
+def absent(name: str, number: int | None) -> AbsentDevice:
+    """Return the one such device of a name."""
+    return AbsentDevice(name, False, number)  # pyright: ignore[reportArgumentType] - a name may have no number
 
 
 class DeclaredPlace(Sharding):

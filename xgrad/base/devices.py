@@ -7,9 +7,12 @@ Invariants: an unknown or absent device, an axis that the mesh lacks, and a dime
 errors at the call, before anything moves.  Meshes are `Auto`: XLA decides which devices compute what.  With several
 processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh uses the devices of all
 processes.
+
+More than 450 lines: one place distinguishes names, places and shardings.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from math import prod
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -19,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding,
 
 from ..config import Leaving, state
 from ..errors import PlacementError
-from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
+from .declared import AbsentDevice, AbsentDeviceError, DeclaredDevice, DeclaredMesh, DeclaredPlace, absent, registered
 from .decorators import in_block
 from .immutable import Immutable, fixed
 from .jax_compat import Tracer
@@ -37,6 +40,9 @@ class device(Immutable):
     are the same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to
     each.
 
+    A device that JAX does not see, such as "cuda:0" without a GPU, is a name, and an error where a tensor is put.
+    Tensors on "meta" have a shape and a dtype, and no values.
+
     In a `with device:` block new tensors are made there, unless they say otherwise; it also decorates a function.
 
     >>> import xgrad
@@ -48,7 +54,7 @@ class device(Immutable):
 
     __slots__ = ("_number", "placement", "traced", "type")
 
-    _number: int
+    _number: int | None
     placement: Any
     traced: bool  # True for a traced tensor's: it is wherever its program runs
     type: str
@@ -56,7 +62,10 @@ class device(Immutable):
     def __new__(cls, spec: Any, index: int | None = None) -> "device":
         if index is not None:
             spec = f"{spec}:{index}"
-        placement = placement_of(spec)
+        try:
+            placement = absent("meta", None) if spec == "meta" else placement_of(spec)
+        except AbsentDeviceError as error:
+            placement = absent(*error.args[1:])
         if isinstance(placement, Devices):
             placement = placement.sharding or local_devices()[0]
         return cls._made(placement, False)
@@ -67,7 +76,7 @@ class device(Immutable):
         fixed(new, "placement", placement)
         fixed(new, "traced", traced)
         fixed(new, "type", "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform)
-        fixed(new, "_number", first.id if first.__class__ is DeclaredDevice else _own(first).index(first))
+        fixed(new, "_number", first.id if isinstance(first, DeclaredDevice) else _own(first).index(first))
         return new
 
     @property
@@ -100,6 +109,8 @@ class device(Immutable):
 
     @property
     def _only(self) -> bool:
+        if self._number is None:  # an absent one
+            return True
         return self.type == "cpu" and self._number == 0 and not self._several and self._process is None
 
     @property
@@ -165,6 +176,8 @@ def placement_of(spec: Any) -> Any:
     if isinstance(spec, device):
         if spec.traced:
             return Devices(None)
+        if spec.placement.__class__ is AbsentDevice:
+            return placement_of(str(spec))  # which raises, unless the device has come since
         return Devices(spec.placement) if spec._several else spec.placement
     if isinstance(spec, jax.Device):
         return spec
@@ -184,10 +197,7 @@ def placement_of(spec: Any) -> Any:
     if place is not None and (number or "0") == "0":
         return place
     if spec == "meta":
-        raise NotImplementedError(
-            "device 'meta' is not supported: every tensor has a value here. Make a module on the device where it will "
-            "be, and ask jax.eval_shape with xgrad.to_jax(f) for shapes alone."
-        )
+        return import_module("xgrad.execution.meta").start(absent("meta", None))
     if name not in _PLATFORM or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(
@@ -202,9 +212,10 @@ def placement_of(spec: Any) -> Any:
     if int(number or 0) >= len(present):
         seen = ", ".join(f"{d.type}:{d._number}" for d in devices())
         here = " in this process" if jax.process_count() > 1 else ""
-        raise RuntimeError(
-            f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more."
-        )
+        raise AbsentDeviceError(
+            f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more.",
+            name, int(number) if number else None,
+        )  # fmt: skip
     return present[int(number or 0)]
 
 

@@ -1,10 +1,15 @@
 """Names of PyTorch's that XLA cannot express: name → (reason, alternative).
 
-Looking up such a name returns an object that raises `NotImplementedError` with both when it is called; so code that
-only mentions the name runs.  Names of values (a dtype, a layout) raise when they are looked up.  The `__getattr__` of
+Looking up such a name returns a class that raises `NotImplementedError` with both when it is called; so code that only
+mentions the name runs.  Names of values (a dtype, a layout) raise when they are looked up.  The `__getattr__` of
 the namespaces looks functions up here; Python calls it only for names that the namespace does not have.
 """
 
+import copyreg
+import sys
+from abc import ABCMeta
+from functools import cache
+from types import FrameType, FunctionType
 from typing import Any
 
 _QUANTIZED = (
@@ -83,7 +88,7 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _NESTED, "nested _nested_tensor_from_mask _nested_tensor_from_tensor_list _nested_view_from_jagged"),
     ("Tensor", _NESTED, "to_padded_tensor"),
     ("", _PARTS, "ccol_indices_copy col_indices_copy crow_indices_copy row_indices_copy"),
-    ("", _SPARSE, "dsmm hsmm hspmm saddmm smm spmm sspaddmm resize_as_sparse_"),
+    ("", _SPARSE, "hsmm hspmm saddmm smm sspaddmm resize_as_sparse_"),
     ("Tensor", _SPARSE, "smm sspaddmm sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_"),
     ("sparse", _COMPRESSED, "sampled_addmm spsolve to_sparse_semi_structured"),
     ("sparse", _SPARSE, "softmax log_softmax spdiags"),
@@ -138,26 +143,54 @@ class UnsupportedNameError(NotImplementedError, AttributeError):
     """A value of PyTorch's that does not exist here.  For `hasattr` and `getattr` with a default it is not there."""
 
 
-class Unsupported:
-    """A function or method of PyTorch's that cannot be had: calling it says why, and what to use."""
+class Unsupported(ABCMeta):
+    """The class of such names, which are classes themselves: a call of one raises, with the reason and what to use.
 
-    __slots__ = ("__name__", "place")
-    __name__: str
-    place: str
+    Whatever else is done with a name works: it may stand in an annotation (`X | None`, `X[int]`), in `isinstance`
+    and in a pickle, be a base, and decorate what is being defined.
+    """
 
-    def __init__(self, place: str, name: str) -> None:
-        self.place, self.__name__ = place, name
+    _why: tuple[str, str, tuple[str, str]]  # place, name and reason of the name, which a subclass has too
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(explained(self.place, self.__name__, _reasons[self.place, self.__name__]))
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and _is_being_defined(args[0], sys._getframe(1)):
+            return cls
+        raise NotImplementedError(explained(*cls._why))
 
-    def __getattr__(self, name: str) -> Any:  # of a namespace, such as xgrad.nested
+    def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self
+        place, own, why = cls._why
+        return refused(f"{place}.{own}".lstrip("."), name, why)
 
-    def __repr__(self) -> str:
-        return f"<xgrad{'.' * bool(self.place)}{self.place}.{self.__name__}: not supported>"
+    def __getitem__(cls, item: Any) -> Any:
+        return cls
+
+    def __repr__(cls) -> str:
+        place, name, _ = cls._why
+        return f"<{'.'.join(filter(None, ('xgrad', place, name)))}: not supported>"
+
+
+def _is_being_defined(what: Any, frame: FrameType) -> bool:
+    """Return True for a function or class that `frame` defines and has not given its name yet: it is decorated."""
+    if not isinstance(what, (FunctionType, type)) or frame.f_locals.get(what.__name__) is what:
+        return False
+    return any(getattr(code, "co_qualname", None) == what.__qualname__ for code in frame.f_code.co_consts)
+
+
+@cache
+def refused(place: str, name: str, why: tuple[str, str]) -> Any:
+    """Return what stands for `name` of the namespace `place`; `why` is (the reason, what to use instead)."""
+    bases = (Exception,) if name.endswith(("Error", "Exception")) or place.endswith((".exc", ".errors")) else ()
+    known = {"_why": (place, name, why), "__doc__": explained(place, name, why)}
+    return Unsupported(name, bases, {**known, "__module__": f"xgrad.{place}".rstrip(".")})
+
+
+def _reduced(name: Unsupported) -> Any:
+    return (refused, name._why) if name is refused(*name._why) else name.__qualname__  # a subclass: by its name
+
+
+copyreg.pickle(Unsupported, _reduced)
 
 
 def explained(place: str, name: str, why: tuple[str, str]) -> str:
@@ -166,8 +199,8 @@ def explained(place: str, name: str, why: tuple[str, str]) -> str:
     return f"{where} is not supported: {why[0]}. {why[1]}"
 
 
-def unsupported(place: str, name: str) -> Unsupported | None:
-    """Return the object for a name of the namespace `place` ("", "sparse", ...); None for names not in the tables.
+def unsupported(place: str, name: str) -> Any:
+    """Return what stands for a name of the namespace `place` ("", "sparse", ...); None for names not in the tables.
 
     Raises `UnsupportedNameError` for the name of a value.
 
@@ -178,7 +211,7 @@ def unsupported(place: str, name: str) -> Unsupported | None:
     """
     if not place and name in _VALUES:
         raise UnsupportedNameError(explained(place, name, _VALUES[name]))
-    return Unsupported(place, name) if (place, name) in _reasons else None
+    return refused(place, name, _reasons[place, name]) if (place, name) in _reasons else None
 
 
 def reason(place: str, name: str) -> tuple[str, str]:
@@ -190,4 +223,4 @@ def attach(tensor: Any) -> None:
     """Add the unsupported methods to `Tensor`."""
     for place, name in _reasons:
         if place == "Tensor":
-            setattr(tensor, name, Unsupported(place, name))
+            setattr(tensor, name, unsupported(place, name))

@@ -32,10 +32,11 @@ from .torch_names import is_compiling as is_compiling
 from .torch_names import is_dynamo_compiling as is_dynamo_compiling
 from .torch_names import is_exporting as is_exporting
 from .torch_names import reset as reset
+from .torch_names import set_stance as set_stance
 
 __all__ = [
     "CompiledFunction", "Metrics", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin",
-    "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "reset",
+    "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "reset", "set_stance",
 ]  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """torch.compiler's names for programs that ask whether they are compiled, or exempt a function from it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..config import state
+from ..config import block, state
 
 
 def is_compiling() -> bool:
@@ -32,6 +32,12 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 def cudagraph_mark_step_begin() -> None:
     """Do nothing: XLA's programs own no memory between calls."""
+
+
+@block
+def set_stance(stance: str = "default", **options: Any) -> Iterator[None]:
+    """Do nothing, as a call, a block or a decorator: a compiled function gives what an eager one does."""
+    yield
 
 
 def reset() -> None:

@@ -260,7 +260,8 @@ def operator(
         if dunder:
             METHODS[dunder] = _binary(op, dunder, "(input, other, )", statics)
         if rdunder:
-            METHODS[rdunder] = _binary(op, rdunder, "(other, input, )", statics)
+            order = "(input, other, )" if known in ("add", "mul") else "(other, input, )"  # as PyTorch's edges
+            METHODS[rdunder] = _binary(op, rdunder, order, statics)
         return Declared(op, public)
 
     return declare

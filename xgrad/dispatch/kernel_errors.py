@@ -23,7 +23,7 @@ def explain(error: Exception, op: Operator, arrays: list[Any]) -> Exception:
         )
     if isinstance(error, MemoryError):
         return OutOfMemoryError(f"can't allocate memory: {op.name}(): {error}")
-    if arrays[:1] == [None] and op.parameters and op.parameters[0] not in op.defaults:
+    if arrays and arrays[0] is None and op.parameters and op.parameters[0] not in op.defaults:
         return TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not NoneType")
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, jax.errors.ConcretizationTypeError):

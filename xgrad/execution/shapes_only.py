@@ -10,6 +10,8 @@ from ..config import block, settings, state
 from .pending import Pending, aval_of
 from .queue import Queue
 
+_NUMBERS = frozenset(("item()", "bool()", "int()", "float()", "complex()"))
+
 
 class NoValues(Queue):
     """The queue of such a block: it gives shapes to what is noted, and forgets it."""
@@ -21,6 +23,15 @@ class NoValues(Queue):
 
     def evaluate(self, reason: str, asked: Pending | None = None) -> None:
         self._drop()
+        if asked is not None and asked.place:
+            if reason in _NUMBERS:
+                raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+            if reason == "numpy()":
+                raise TypeError("can't convert meta device type tensor to numpy: it has no values")
+            raise NotImplementedError(
+                f"Cannot copy out of meta tensor; no data! {reason} needs its values. Use Module.to_empty(device=...) "
+                "in place of to(), and load the values"
+            )
         if asked is not None:
             raise RuntimeError(
                 f"{reason} needs the values of a tensor that has a shape {list(asked.shape)} alone: it was made by "
@@ -28,8 +39,8 @@ class NoValues(Queue):
             )
 
 
-_queue = NoValues()
-_queue.only_shapes = True
+no_values = NoValues()
+no_values.only_shapes = True
 
 
 @block
@@ -37,7 +48,7 @@ def shapes_only(generator: Any) -> Iterator[None]:
     """Within the block operators give tensors without values; at its end the generator is as it was."""
     settings.special = True
     before, drawn = (state.queue, state.lazy), dict(vars(generator))
-    state.queue, state.lazy = _queue, True
+    state.queue, state.lazy = no_values, True
     try:
         yield
     finally:
@@ -48,4 +59,4 @@ def shapes_only(generator: Any) -> Iterator[None]:
 def array_of(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> Pending:
     """Return the array of a tensor without values."""
     settings.special = True
-    return Pending(_queue, 0, aval_of(tuple(shape), dtype, weak_type))
+    return Pending(no_values, 0, aval_of(tuple(shape), dtype, weak_type))

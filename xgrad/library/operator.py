@@ -18,7 +18,7 @@ from ..amp.custom import cast_tensors
 from ..amp.settings import is_autocast_enabled
 from ..autograd.version_counter import increment_version
 from ..config import state
-from ..tensor import Tensor
+from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
 from ..views.storage import Tracer
 from .calls import shares, tensors_in
@@ -144,7 +144,9 @@ class OpOverload:
         key = kind if kind in self.kernels else None
         if key in self.disabled and self.first is not None:
             function = self.first
-        return function(*values, **named)
+        if not self._schema.mutated:
+            return function(*values, **named)
+        return _with_numpy(function, self.mutated(values, named), values, named)
 
     def faked(self, values: list[Any], named: dict[str, Any]) -> Any:
         """Run the fake kernel: tensors of the results' shapes and dtypes.  Raises `RuntimeError` if there is none."""
@@ -250,3 +252,27 @@ class OpOverload:
                 function = self.kernels.get(None) or next(iter(self.kernels.values()), None)
                 raise RuntimeError(_ALIASED.format(self._qualname, getattr(function, "__module__", None)))
             taken.append(tensor)
+
+
+def _with_numpy(function: Any, mutated: list[Tensor], values: list[Any], named: dict[str, Any]) -> Any:
+    """Call a kernel that may write to `t.numpy()` of the tensors that its schema says it writes.
+
+    Raises `RuntimeError` for a tensor that is written in both ways; it has the tensor's own write then.
+    """
+    for t in mutated:
+        t._lent = []
+    try:
+        result = function(*values, **named)
+        for t in mutated:
+            for array, before, version in t._lent:
+                if array.tobytes() == before:
+                    continue
+                if t._version != version:
+                    raise RuntimeError(
+                        "a kernel wrote to x.numpy() and to x itself, which share no memory here: write in one way"
+                    )
+                t.copy_(from_foreign(array))
+        return result
+    finally:
+        for t in mutated:
+            del t._lent

@@ -8,15 +8,23 @@ Invariants: a file is checked as a whole before the first tensor is made of it; 
 when it is complete, and until then the old one stays.  (PyTorch: torch/serialization.py.)
 """
 
+import io
 import mmap as _mmap
 import os
 import pickle
+import pickletools
 import secrets
 import stat
+from collections import OrderedDict
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from ..base.devices import device
 from ..base.missing import missing as _missing
+from ..base.size import Size
+from ..config import block
 from ..interop._safetensors_file import FileError, contents, replaceable
 from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
@@ -24,7 +32,9 @@ from ._restore import restored
 from ._torch_file import read_torch_file
 from ._tree import decoded, encoded, header_of
 
-__all__ = ["FileError", "load", "save"]
+__all__ = [
+    "FileError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
+]  # fmt: skip
 
 
 def save(obj: Any, f: Any) -> None:
@@ -36,9 +46,9 @@ def save(obj: Any, f: Any) -> None:
     that share a storage share it afterwards.  (A view through `conj`, `real` or another dtype is saved by its values,
     without the share.)  Hooks and history are not saved; nor is sharding: pass a place to `load`.
 
-    Raises `TypeError`, before anything is written, which names the place of a value that is not plain data: save the
-    `state_dict()` of a module or an optimizer; `pickle.dump` takes the rest, and `load(f, weights_only=False)` reads
-    it.
+    Any other value, such as a whole module or a NumPy array, is pickled, with the tensors beside the pickle as always;
+    `load(f, weights_only=False)` reads it.  A `state_dict()` needs no trust, nor the classes' code as it is today.
+    What cannot be pickled raises, before anything is written.
 
     Source: PyTorch's `torch.save`; the format is safetensors.
 
@@ -100,8 +110,9 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
     device, a `Sharding`, a dictionary from the devices they were saved on to others, or a function of a storage and the
     name of its device that returns one (or the storage itself: the CPU, or None: as saved).  By default each goes to
     the device that it was put on when it was saved, and those that were on none in particular to the default device.
-    mmap: True reads the file while its values are loaded; it needs a path.  weights_only: False also unpickles a
-    pickle, which runs its author's code: for files of your own only.
+    mmap: True reads the file while its values are loaded; it needs a path.  weights_only: False also unpickles
+    other objects than tensors and plain data, which runs their author's code: for files of your own only; True makes
+    objects of the classes in `serialization.add_safe_globals` and `safe_globals`.
 
     Raises `FileError`, a `ValueError`, for a file that is cut off, damaged, or none of these, and
     `pickle.UnpicklingError` for one with more than tensors and plain data, both with the name of the file;
@@ -123,7 +134,8 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         return restored(*read_torch_file(data, name), places, name)
     if bytes(data[8:9]) == b"{":
         entries, metadata = contents(data, name)
-        return restored(*decoded(entries, metadata, name), places, name)
+        unpickle = partial(_unpickled, name, weights_only)
+        return restored(*decoded(entries, metadata, name, unpickle), places, name)
     pickled = bytes(data[:1]) == b"\x80"
     if is_legacy(data):
         return restored(*read_legacy_file(data, name), places, name)
@@ -141,6 +153,75 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         f"{name} is not a file that xgrad.load knows (xgrad.save, torch.save, safetensors): it has {size} bytes, "
         f"beginning with {bytes(data[:8])!r}: it is empty, cut off, or of another kind"
     )
+
+
+_safe: list[Any] = []
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Let `load` make objects of these classes, and call these functions, where it takes weights only."""
+    _safe.extend(safe_globals)
+
+
+def get_safe_globals() -> list[Any]:
+    """Return the list of these classes and functions."""
+    return [*_safe]
+
+
+def clear_safe_globals() -> None:
+    """Forget these classes and functions."""
+    _safe.clear()
+
+
+@block
+def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
+    """Within the block `load` makes objects of these classes, too.
+
+    >>> import io, xgrad
+    >>> file = io.BytesIO()
+    >>> xgrad.save(slice(1, 2), file)
+    >>> with xgrad.serialization.safe_globals([slice]):
+    ...     xgrad.load(io.BytesIO(file.getvalue()))
+    slice(1, 2, None)
+    """
+    before = [*_safe]
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _safe[:] = before
+
+
+_REFUSED = (
+    "Weights only load failed: {} has a {}, which is not plain data, and making one runs code. If you trust the file, "
+    "load(f, weights_only=False) reads it, or allow the class: xgrad.serialization.add_safe_globals([{}])"
+)
+_HARMLESS = (OrderedDict, Size, device, set, frozenset, complex)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads the pickle of a file whose tensors are made; with `weights_only`, with the classes that the user named."""
+
+    def __init__(self, data: bytes, file: str, weights_only: bool, made: list[Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._file, self._weights_only = file, weights_only
+        self.persistent_load = made.__getitem__
+
+    def find_class(self, module: str, name: str) -> Any:
+        if not self._weights_only:
+            return super().find_class(module, name)
+        for known in (*_safe, *_HARMLESS):
+            known, where = known if isinstance(known, tuple) else (known, f"{known.__module__}.{known.__qualname__}")
+            if where == f"{module}.{name}":
+                return known
+        raise pickle.UnpicklingError(_REFUSED.format(self._file, f"{module}.{name}", name.rpartition(".")[2]))
+
+
+def _unpickled(file: str, weights_only: bool, data: bytes, made: list[Any]) -> Any:
+    if weights_only and not _safe:  # not even read: a damaged pickle of a few bytes can ask for gigabytes
+        words = [str(arg) for op, arg, _ in pickletools.genops(data) if "UNICODE" in op.name][:2]
+        raise pickle.UnpicklingError(_REFUSED.format(file, ".".join(words), words[-1] if words else "..."))
+    return _Unpickler(data, file, weights_only, made).load()
 
 
 def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:

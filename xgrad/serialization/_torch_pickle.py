@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import dtypes
-from ..base.devices import device
+from ..base.devices import device, placement_of
 from ..base.dtype_object import dtype as dtype_object
 from ..base.dtype_object import of
 from ..base.size import Size
@@ -291,9 +291,11 @@ def _device(kind: str, index: int | None = None) -> Any:
     if type(index) not in (int, type(None)):
         raise _misplaced("an index", index)
     try:
-        return device(_text(kind) if index is None else f"{_text(kind)}:{index}")
+        found = device(_text(kind) if index is None else f"{_text(kind)}:{index}")
+        placement_of(found)
     except RuntimeError:
         return device("xla")
+    return found
 
 
 def _encoded(text: str, encoding: str) -> bytes:

@@ -10,15 +10,19 @@
 In a value None, bools, strings, integers and finite floats stand for themselves; all else is a list that begins with
 its kind: ["list", ...], ["tuple", ...], ["set", ...], ["frozenset", ...], ["dict", [key, value], ...], ["ordered", its
 attributes, [key, value], ...], ["size", ...], ["float", "nan"], ["complex", real, imag], ["bytes", base64],
-["dtype", name], ["device", name], ["tensor", number].  "dtype" of a storage is there where safetensors has none
-(complex128, as pairs of F64).
+["dtype", name], ["device", name], ["tensor", number].  The value as a whole may be ["pickle", base64], if a part of it
+is not plain data; the persistent ids of this pickle are numbers of tensors.  "dtype" of a storage is there where
+safetensors has none (complex128, as pairs of F64).
 
-Invariant: reading makes nothing but what is named here, and refuses anything else by the name of the file.
+Invariant: reading makes nothing but what is named here, and refuses anything else by the name of the file.  A pickle is
+run on demand alone, or with the classes that the user named.
 """
 
 import base64
+import io
 import json
 import math
+import pickle
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -38,11 +42,10 @@ from ._places import name_of
 from ._restore import Dense, SavedArray, Sparse, hidden
 
 _KIND_OF = {dtype: kind for kind, dtype in DTYPES.items()}
-_HINT = (
-    "xgrad.save writes tensors and plain data (dict, list, tuple, set, numbers, text, bytes, Size, dtypes, devices). "
-    "Save the state_dict() of a module or an optimizer; an array as xgrad.from_numpy(array), a number of NumPy as "
-    ".item(). pickle.dump takes the rest, and load(f, weights_only=False) reads it."
-)
+
+
+class NotPlainDataError(TypeError):
+    """A part of a value is neither a tensor nor plain data."""
 
 
 class Stored(NamedTuple):
@@ -58,13 +61,16 @@ class Stored(NamedTuple):
 
 
 def encoded(obj: Any) -> tuple[dict, list[Stored]]:
-    """Return the JSON object of a value, and its storages.  Raises `TypeError` for a value that is not plain data."""
+    """Return the JSON object of a value, and its storages.  Raises pickle's errors for what can't be pickled."""
     writer = _Writer()
     try:
-        value = writer.value(obj, ())
+        try:
+            value, attributes = writer.value(obj, ()), writer.attributes()
+        except NotPlainDataError:
+            writer = _Writer()
+            value, attributes = writer.pickled(obj), writer.attributes()
     except RecursionError:
         raise ValueError("save(): the value is nested too deeply, or contains itself") from None
-    attributes = writer.attributes()
     tensors, notes, storages = writer.stored()
     return {"version": 1, "value": value, "tensors": tensors, "storages": notes, "attributes": attributes}, storages
 
@@ -116,13 +122,22 @@ class _Writer:
         finally:
             self._around.discard(id(obj))
 
+    def pickled(self, obj: Any) -> list:
+        """Return any value: a pickle, beside which the tensors are kept as all others."""
+        file = io.BytesIO()
+        pickler = pickle.Pickler(file, 4)
+        setattr(pickler, "persistent_id", lambda x: self._number(x, ("pickle",)) if type(x) is Tensor else None)  # noqa: B010
+        pickler.dump(obj)
+        return ["pickle", base64.b64encode(file.getvalue()).decode()]
+
     def _container(self, obj: Any, kind: type, path: tuple) -> list:
         if kind in (list, tuple):
             return [kind.__name__, *(self.value(item, (*path, i)) for i, item in enumerate(obj))]
         if kind in (set, frozenset):
             return [kind.__name__, *(self._key(item, path) for item in obj)]
         if kind not in (dict, OrderedDict):
-            raise TypeError(f"save(): {_called(path)} is a {kind.__module__}.{kind.__qualname__}. {_HINT}")
+            what = f"{kind.__module__}.{kind.__qualname__}"
+            raise NotPlainDataError(f"save(): {_called(path)} is a {what}, and an attribute of a tensor has plain data")
         pairs = [[self._key(key, path), self.value(value, (*path, key))] for key, value in obj.items()]
         if kind is dict:
             return ["dict", *pairs]
@@ -270,8 +285,12 @@ def _called(path: tuple) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decoded(entries: dict[str, FileTensor], metadata: dict[str, str], file: str) -> tuple[Any, list, list[SavedArray]]:
+def decoded(
+    entries: dict[str, FileTensor], metadata: dict[str, str], file: str, unpickle: Any
+) -> tuple[Any, list, list[SavedArray]]:
     """Return the function that builds the value of tensors, the tensors, and their storages.
+
+    `unpickle(data, tensors)` reads a pickle.
 
     The value of a file without the "xgrad" metadata is a dictionary of its tensors.
     """
@@ -290,6 +309,9 @@ def decoded(entries: dict[str, FileTensor], metadata: dict[str, str], file: str)
         storages = [_saved(note, entries, file) for note in tree["storages"]]
         tensors = [_described(note) for note in tree["tensors"]]
         value, attributes = tree["value"], tree["attributes"]
+        if isinstance(value, list) and value[:1] == ["pickle"]:
+            data = base64.b64decode(value[1], validate=True)
+            return lambda made: _built(None, attributes, made) or unpickle(data, made), tensors, storages
         # Once without tensors: errors in the value are found before tensors are made.
         _built(value, attributes, [None] * len(tensors))
     except FileError:

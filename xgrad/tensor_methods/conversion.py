@@ -67,11 +67,18 @@ def _explained(error: RuntimeError) -> RuntimeError:
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """The value as a NumPy array (read-only, without a copy where JAX allows it).
 
+    In a custom operator (`xgrad.library`) what is written to the array of a tensor that it writes is written to that.
+
     Raises `RuntimeError` for a tensor that requires grad; `force=True` detaches it first.
     """
     if not force and state.grad_enabled and self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    return _values(self, "numpy()")
+    if self._lent is None:
+        return _values(self, "numpy()")
+    if not self._lent:
+        array = np.array(_values(self, "numpy()"))
+        self._lent.append((array, array.tobytes(), self._version))
+    return self._lent[0][0]
 
 
 def to_array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

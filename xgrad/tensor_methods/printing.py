@@ -17,7 +17,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.devices import spread
 from ..config import settings
-from ..execution.pending import Pending
+from ..execution.pending import Pending, only_shape
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace
 
@@ -153,6 +153,11 @@ def _lines(values: list, shape: tuple, show: Callable[[Any], str], width: int, i
     return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
+def _unseen(array: Any) -> bool:
+    """Return True if there are no values here to be shown."""
+    return spread(array) or only_shape(array)
+
+
 def _body(array: Any, indent: int) -> str:
     if isinstance(array, Tracer):
         if (error := of_ended_trace(array)) is not None:
@@ -160,7 +165,7 @@ def _body(array: Any, indent: int) -> str:
         return f"<traced {array.dtype.name}{list(array.shape)}>"
     if array.size == 0:
         return "[]"
-    if spread(array):
+    if _unseen(array):
         return "..."
     return _text(_shown(array), array.shape, indent)
 
@@ -176,15 +181,17 @@ def _suffixes(self: Tensor) -> list[str]:
     suffixes = []
     empty = 0 in self.shape
     device = self.device
-    if not device._only:
+    if not device._only or device.type == "meta":
         suffixes.append(f"device='{device}'")
     held = None if self._sparse else self._held()
     apart = held is not None and not isinstance(held, Tracer)
-    apart = apart and spread(held if _repeats(self) else self._read())
+    apart = apart and _unseen(held if _repeats(self) else self._read())
     if apart or (empty and self.ndim != 1 and not self._sparse):
         suffixes.append(f"size={tuple(self.shape)}")
     usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
-    if self._dtype not in usual or (empty and not self._sparse and self._dtype != settings.default_dtype):
+    if self._dtype not in usual or (
+        (empty or device.type == "meta") and not self._sparse and self._dtype != settings.default_dtype
+    ):
         suffixes.append(f"dtype=xgrad.{self._dtype.name}")
     try:
         node = self.grad_fn
@@ -243,7 +250,7 @@ def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:
     indent = len(prefix)
     if tensor_contents is not None:
         text = prefix + tensor_contents
-    elif _repeats(self) and not isinstance(root := self._held(), Tracer) and not spread(root):
+    elif _repeats(self) and not isinstance(root := self._held(), Tracer) and not _unseen(root):
         text = prefix + _text(_shown_of_view(root, self._chain), self.shape, indent)
     else:
         text = prefix + _body(self._read(), indent)

@@ -384,6 +384,11 @@ def is_cpu(self: Tensor) -> bool:
     return self.device.type == "cpu"
 
 
+def is_meta(self: Tensor) -> bool:
+    """True if the tensor has a shape, and no values."""
+    return self.device.type == "meta"
+
+
 def is_cuda(self: Tensor) -> bool:
     """True if the tensor is on a GPU."""
     return self.device.type == "cuda"
@@ -428,5 +433,6 @@ composite("typename", method=False)(type_name)
 
 def attach(tensor: Any) -> None:
     """Give `Tensor` the methods of this file."""
+    tensor.is_meta = property(is_meta)
     tensor.is_cpu, tensor.is_cuda, tensor.is_xla = property(is_cpu), property(is_cuda), property(is_xla)
     tensor.is_shared, tensor.is_pinned, tensor.pin_memory = is_shared, is_pinned, pin_memory

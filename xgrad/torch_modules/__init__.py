@@ -4,7 +4,6 @@ enter.py             `as_torch()`: puts them into `sys.modules`, and takes them 
 finder.py            finds torch and torch.nn, torch.optim, ... when they are imported
 module_proxy.py      a module named torch.X, whose names are xgrad's
 tables.py            which names are looked up where
-refused.py           names that exist, and raise when they are used
 torch_attributes.py  values that packages read, and xgrad itself has no need of
 aten.py              torch.ops.aten
 borrow.py            modules of an installed PyTorch, run over xgrad

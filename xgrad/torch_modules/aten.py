@@ -6,6 +6,7 @@ from typing import Any
 
 from ..dispatch.tables import FUNCTIONS, METHODS, NAMESPACES
 from ..ops import aten as _aten
+from .torch_attributes import load_library
 
 
 class OpOverloadPacket:
@@ -60,4 +61,4 @@ class Namespace(ModuleType):
 ATEN: Namespace = Namespace("aten", (vars(_aten), *(FUNCTIONS[place] for place in ("", "nn.functional")), METHODS))
 NOTHING: Namespace = Namespace("", ())
 OPS: Namespace = Namespace("", (), NAMESPACES)
-setattr(OPS, "aten", ATEN)  # noqa: B010 - a module's attribute
+vars(OPS).update(aten=ATEN, load_library=load_library)

@@ -9,8 +9,7 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..base.unsupported import UnsupportedNameError
-from .refused import refused
+from ..base.unsupported import UnsupportedNameError, refused
 from .tables import ANSWERS, FILES, HOMES, REFUSED
 
 # Modules of xgrad's that users may use; the others (xgrad.engine, ...) are not modules of torch's.
@@ -70,7 +69,8 @@ class Face(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = {name for home in self._homes for name in dir(home) if not name.startswith("_")}
-        return sorted(names | {name for path, name in ANSWERS if path == self._path} | self.__dict__.keys())
+        names |= {name for path, name in ANSWERS if path == self._path} | self.__dict__.keys()
+        return sorted(name for name in names if hasattr(self, name))  # not what a home imports itself
 
 
 def _module(path: str) -> ModuleType:
@@ -93,6 +93,13 @@ def _face_of(path: str) -> Any:
     if face is not None and sys.modules.get("torch") is faces.get(""):
         return importlib.import_module(f"torch.{path}")
     return face
+
+
+def _refusal(path: str) -> tuple[str, str] | None:
+    """Return why the names of a module raise at use: it is in REFUSED, or below one that is."""
+    while path and path not in REFUSED:
+        path = path.rpartition(".")[0]
+    return REFUSED.get(path)
 
 
 def _pattern(path: str, table: Any) -> Any:
@@ -119,7 +126,7 @@ def make_face(path: str) -> ModuleType | None:
         homes = [module for home in HOMES[path] if (module := _found_module(home)) is not None]
         if not homes and HOMES[path]:
             return None  # a part of xgrad that is not there
-    elif _pattern(path, REFUSED) is None:
+    elif _refusal(path) is None:
         if top in _SHOWN and isinstance(own := _attribute(path), ModuleType):
             homes.append(own)
         others = _pattern(path, HOMES)
@@ -134,7 +141,7 @@ def make_face(path: str) -> ModuleType | None:
             return homes[0]
     elif top in _SHOWN and isinstance(own := _attribute(path), ModuleType):
         homes.append(own)
-    faces[path] = face = Face(path, tuple(homes), _pattern(path, REFUSED))
+    faces[path] = face = Face(path, tuple(homes), _refusal(path))
     return face
 
 

@@ -3,17 +3,22 @@
 `None` is a leaf, as there.  (PyTorch: torch/utils/_pytree.py.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
 
 from ..tensor import Tensor
 
-TreeSpec = PyTree = jax.tree_util.PyTreeDef
+TreeSpec = PyTree = LeafSpec = jax.tree_util.PyTreeDef
+Context = Any
+KeyEntry = Any
+MappingKey, SequenceKey, GetAttrKey = jax.tree_util.DictKey, jax.tree_util.SequenceKey, jax.tree_util.GetAttrKey
+keystr = jax.tree_util.keystr
 __all__ = [
-    "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_leaves", "tree_map",
-    "tree_map_", "tree_map_only", "tree_structure", "tree_unflatten",
+    "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path",
+    "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path",
+    "tree_structure", "tree_unflatten",
 ]  # fmt: skip
 
 
@@ -70,12 +75,42 @@ def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> boo
 
 
 def register_pytree_node(
-    cls: type, flatten_fn: Callable[..., Any], unflatten_fn: Callable[..., Any], **options: Any
-) -> None:
+    cls: type, flatten_fn: Callable[..., Any], unflatten_fn: Callable[..., Any], *,
+    flatten_with_keys_fn: Callable[..., Any] | None = None, **options: Any,
+) -> None:  # fmt: skip
     """Make a class one of trees: `flatten_fn(x)` gives (children, context), `unflatten_fn(children, context)` an x."""
-    jax.tree_util.register_pytree_node(
-        cls, lambda x: flatten_fn(x), lambda context, children: unflatten_fn([*children], context)
-    )
+    make: Any = lambda context, children: unflatten_fn([*children], context)  # noqa: E731
+    if flatten_with_keys_fn is None:
+        jax.tree_util.register_pytree_node(cls, lambda x: flatten_fn(x), make)
+    else:
+        jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys_fn, make, flatten_fn)
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
+    """Return (path, leaf) of the leaves, and the structure."""
+    return jax.tree_util.tree_flatten_with_path(tree, is_leaf=_leaf(is_leaf))
+
+
+def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
+    """Return the tree of `func(path, leaf)` at each leaf."""
+    return jax.tree_util.tree_map_with_path(func, tree, *rests, is_leaf=_leaf(is_leaf))
+
+
+def tree_iter(tree: Any, is_leaf: Any = None) -> Iterator[Any]:
+    """Iterate over the leaves."""
+    return iter(tree_leaves(tree, is_leaf))
+
+
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
+    return [*d.values()], [*d]
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
+    return [(MappingKey(key), value) for key, value in d.items()], [*d]
+
+
+def _dict_unflatten(values: Iterable[Any], context: Iterable[Any]) -> dict[Any, Any]:
+    return dict(zip(context, values))
 
 
 _register_pytree_node = register_pytree_node

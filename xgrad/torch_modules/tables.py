@@ -6,43 +6,38 @@ in ANSWERS, then in the module's HOMES in their order.
 
 from ..base.unsupported import reason
 
+_ATTRIBUTES = "torch_modules.torch_attributes"
 # Module of torch's → the modules of xgrad's that have its names.  "a.*" stands for each module below a: the home of the
 # same path comes first if it exists.
 HOMES: dict[str, tuple[str, ...]] = {
     "": ("",),
-    "_C": (
-        "torch_modules.torch_attributes",
-        "autograd.torch_c_names",
-        "ops.aten",
-        "overrides",
-        "",
-        "autograd.forward_ad",
-    ),
-    "_C._autograd": ("torch_modules.torch_attributes", "autograd.torch_c_names", "autograd.graph", "autograd"),
+    "_C": (_ATTRIBUTES, "autograd.torch_c_names", "ops.aten", "overrides", "", "autograd.forward_ad"),
+    "_C._autograd": (_ATTRIBUTES, "autograd.torch_c_names", "autograd.graph", "autograd"),
     "_C._functions": ("autograd.torch_c_functions",),
-    "_C._functorch": ("torch_modules.torch_attributes", "func"),
+    "_C._functorch": (_ATTRIBUTES, "func"),
     "_C._nn": ("nn.functional",),
     "_VF": ("",),
-    "_compile": ("torch_modules.torch_attributes",),
-    "_dynamo": ("torch_modules.torch_attributes", "compiler", "nn.module"),
-    "_dynamo.eval_frame": ("torch_modules.torch_attributes", "nn.module"),
+    "_compile": (_ATTRIBUTES,),
+    "_dynamo": (_ATTRIBUTES, "compiler", "nn.module"),
+    "_dynamo.eval_frame": (_ATTRIBUTES, "nn.module"),
+    "_dynamo.utils": (_ATTRIBUTES,),
     "_functorch": (),
-    "_functorch.*": ("torch_modules.torch_attributes", "func"),
+    "_functorch.*": (_ATTRIBUTES, "func"),
     "_higher_order_ops": ("control_flow",),
-    "_jit_internal": ("jit", "torch_modules.torch_attributes"),
+    "_jit_internal": ("jit", _ATTRIBUTES),
     "_lowrank": ("",),
-    "_prims_common": ("torch_modules.torch_attributes",),
-    "_tensor": ("", "torch_modules.torch_attributes"),
-    "_tensor_str": ("", "torch_modules.torch_attributes"),
-    "_utils": ("torch_modules.torch_attributes",),
-    "_utils_internal": ("torch_modules.torch_attributes",),
+    "_prims_common": (_ATTRIBUTES,),
+    "_tensor": ("", _ATTRIBUTES),
+    "_tensor_str": ("", _ATTRIBUTES),
+    "_utils": (_ATTRIBUTES,),
+    "_utils_internal": (_ATTRIBUTES,),
     "_vmap_internals": ("func",),
     "_weights_only_unpickler": ("serialization",),
     "amp.*": ("amp",),
     "autograd": ("autograd", "autograd.torch_c_names"),
     "autograd.*": ("autograd",),
     "autograd.gradcheck": ("autograd.gradcheck", "autograd"),
-    "autograd.profiler": ("autograd.profiler", "autograd.profiler.events", "torch_modules.torch_attributes"),
+    "autograd.profiler": ("autograd.profiler", "autograd.profiler.events", _ATTRIBUTES),
     "autograd.profiler_legacy": ("autograd.profiler",),
     "autograd.profiler_util": ("autograd.profiler.events",),
     "backends.*": (),
@@ -52,38 +47,43 @@ HOMES: dict[str, tuple[str, ...]] = {
     "distributions.*": ("distributions",),
     "func.*": ("func",),
     "functional": ("",),
-    "jit.*": ("jit",),
+    "jit": ("jit", _ATTRIBUTES),
+    "jit.*": ("jit", _ATTRIBUTES),
     "_library.*": ("library", "library.infer_schema", "library.custom_op"),
     "library": ("library",),
     "linalg": ("linalg",),
     "masked.*": ("masked",),
     "nn.*": ("nn",),
     "nn.modules": ("nn.modules", "nn"),
-    "nn.modules.*": ("torch_modules.torch_attributes", "nn.modules", "nn"),
-    "nn.utils.*": ("nn.utils", "torch_modules.torch_attributes"),
+    "nn.parallel": ("nn.parallel",),
+    "nn.parallel.data_parallel": ("nn.parallel",),
+    "nn.modules.*": (_ATTRIBUTES, "nn.modules", "nn"),
+    "nn.utils.*": ("nn.utils", _ATTRIBUTES),
     "ops": (),
-    "optim.*": ("optim", "torch_modules.torch_attributes"),
-    "overrides": ("overrides", "torch_modules.torch_attributes"),
+    "_ops": (),
+    "_logging": (_ATTRIBUTES,),
+    "optim.*": ("optim", _ATTRIBUTES),
+    "overrides": ("overrides", _ATTRIBUTES),
     "profiler.*": ("profiler",),
     "return_types": ("return_types",),
     "signal.*": ("signal",),
     "sparse": ("sparse",),
-    "storage": ("", "torch_modules.torch_attributes"),
+    "storage": ("", _ATTRIBUTES),
     "testing.*": ("testing",),
-    "torch_version": ("torch_modules.torch_attributes",),
-    "types": ("types", "torch_modules.torch_attributes"),
-    "utils": ("utils", "torch_modules.torch_attributes"),
-    "utils._foreach_utils": ("torch_modules.torch_attributes",),
+    "torch_version": (_ATTRIBUTES,),
+    "types": ("types", _ATTRIBUTES),
+    "utils": ("utils", _ATTRIBUTES),
+    "utils._foreach_utils": (_ATTRIBUTES,),
     "utils._pytree": ("torch_modules.pytree",),
-    "utils._python_dispatch": ("torch_modules.torch_attributes",),
-    "utils._contextlib": ("torch_modules.torch_attributes",),
-    "utils._device": ("torch_modules.torch_attributes", ""),
+    "utils._python_dispatch": (_ATTRIBUTES,),
+    "utils._contextlib": (_ATTRIBUTES,),
+    "utils._device": (_ATTRIBUTES, ""),
     "utils._cxx_pytree": ("torch_modules.pytree",),
     "utils.checkpoint": ("utils.checkpoint",),
     "utils.data.*": ("utils.data",),
     "utils.dlpack": ("utils.dlpack",),
-    "utils.hooks": ("utils.hooks", "torch_modules.torch_attributes"),
-    "version": ("torch_modules.torch_attributes",),
+    "utils.hooks": (_ATTRIBUTES,),
+    "version": (_ATTRIBUTES,),
 }
 
 # Files of PyTorch's below modules that xgrad has: packages import from them, too.
@@ -120,10 +120,17 @@ _FILES = {
 FILES = frozenset(f"{folder}.{name}" for folder, names in _FILES.items() for name in names.split())
 
 _COLLECTIVES = reason("distributed", "all_reduce")
-# Modules that can be imported, and whose names raise at use: name → (reason, alternative).
+# Modules that can be imported, and whose names raise at use, as all below them: name → (reason, alternative).
 REFUSED: dict[str, tuple[str, str]] = {
     name: reason("", name) for name in ("ao", "export", "fx", "hub", "multiprocessing", "onnx", "quantization")
 }
+_MACHINERY = ("it belongs to PyTorch's own compiler and its modes", "Use xgrad.compile, or jax.make_jaxpr.")
+_COMPILERS = """
+    _custom_op _custom_ops _decomp _dynamo._trace_wrapped_higher_order_op _dynamo.backends _dynamo.exc
+    _dynamo.external_utils _dynamo.testing _dynamo.utils _export _functorch.aot_autograd _functorch.config _guards
+    _higher_order_ops.associative_scan _higher_order_ops.flex_attention _inductor _meta_registrations _ops _prims _refs
+    _subclasses utils._sympy
+"""
 _INTERPRETERS = ("func's transforms run on the tape, without interpreters", "Use the functions of torch.func.")
 _KINETO = ("it is a part of Kineto, or reads a device", "Use autograd.profiler.profile, and jax.profiler.trace.")
 REFUSED |= {
@@ -131,16 +138,18 @@ REFUSED |= {
     "_C._functorch": _INTERPRETERS,
     "autograd.profiler": _KINETO,
     "autograd.profiler_util": _KINETO,
-    "_inductor": reason("", "export"),
-    "_subclasses": reason("", "fx"),
-    "_prims": reason("", "fx"),
+    **dict.fromkeys(_COMPILERS.split(), _MACHINERY),
+    "futures": _COLLECTIVES,
+    "package": reason("jit", "save"),
+    "utils.data.datapipes": ("PyTorch has removed most of them", "Use Dataset and DataLoader."),
+    "utils.mobile_optimizer": reason("jit", "save"),
+    "utils.model_zoo": reason("", "hub"),
     "nested": reason("", "nested"),
     "nn.parallel": _COLLECTIVES,
-    "nn.parallel.*": _COLLECTIVES,
     "nn.qat": reason("", "quantization"),
     "nn.quantized": reason("", "quantization"),
     "nn.intrinsic": reason("", "quantization"),
-    "distributed.*": _COLLECTIVES,
+    "distributed": _COLLECTIVES,
     "utils.cpp_extension": reason("", "jiterator_unary"),
     "utils.benchmark": (
         "it times calls, and JAX runs ahead of them",
@@ -182,10 +191,22 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("ops", "aten"): "torch_modules.aten:ATEN",
     ("ops", "higher_order"): "torch_modules.aten:NOTHING",
     ("", "classes"): "torch_modules.aten:NOTHING",
-    ("nn", "DataParallel"): "torch_modules.torch_attributes:DataParallel",
+    ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",
     ("", "onnx"): "torch_modules.torch_attributes:",  # the module, which answers one question
     ("onnx", "is_in_onnx_export"): "torch_modules.torch_attributes:is_in_onnx_export",
+    ("onnx", "register_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
+    ("onnx", "unregister_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
+    ("onnx.symbolic_helper", "parse_args"): "torch_modules.torch_attributes:identity",
+    ("onnx.symbolic_helper", "quantized_args"): "torch_modules.torch_attributes:identity",
+    ("fx", "wrap"): "jit:script",
+    ("fx._compatibility", "compatibility"): "torch_modules.torch_attributes:identity",
+    ("hub", "_get_torch_home"): "torch_modules.torch_attributes:_get_torch_home",
+    ("cuda", "OutOfMemoryError"): "errors:OutOfMemoryError",
+    ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
+    ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
+_TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
+ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
 ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in ("_is_all_true", "_is_any_true")}

@@ -1,17 +1,17 @@
 """Values that packages written for PyTorch read from it, and which xgrad itself does not need."""
 
 import functools
+import os
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from .. import overrides
 from ..autograd.grad_mode import no_grad
-from ..base.unsupported import reason
+from ..base.unsupported import refused
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
-from .refused import refused
 
 
 class TorchVersion(str):
@@ -71,7 +71,8 @@ def identity(fn: Any = None, *args: Any, **options: Any) -> Any:
 
 dynamo_config = types.SimpleNamespace(verbose=False, suppress_errors=False, cache_size_limit=8)  # takes any option
 _disable_dynamo = _use_grad_for_differentiable_like = disable = allow_in_graph = identity
-_overload = _overload_method = _copy_to_script_wrapper = identity
+_overload = _overload_method = _copy_to_script_wrapper = _script_if_tracing = identity
+BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = BroadcastingList4 = BroadcastingList5 = list
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
@@ -111,13 +112,14 @@ def _get_tracing_state() -> None:
     """Return None: nothing is traced for TorchScript."""
 
 
-def _log_api_usage_once(*args: Any) -> None: ...
+def _log_api_usage_once(*args: Any, **options: Any) -> None: ...
 
 
-_log_api_usage_metadata = _log_api_usage_once
+_log_api_usage_metadata = set_logs = _log_api_usage_once
+mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = graph_break = _log_api_usage_once  # of _dynamo
 
 
-def _is_tracing() -> bool:
+def _is_tracing(*args: Any) -> bool:
     return False
 
 
@@ -126,7 +128,20 @@ def is_in_onnx_export() -> bool:
     return False
 
 
-_cuda_isCurrentStreamCapturing = _is_tracing  # noqa: N816 - PyTorch's name
+_cuda_isCurrentStreamCapturing = is_compile_supported = _is_tracing  # noqa: N816 - PyTorch's name
+
+
+def _get_torch_home() -> str:
+    """Return the folder in which packages keep what they download."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
+def load_library(path: Any) -> None:
+    """Raise `OSError`: of torch.ops.  Packages with C++ operators do without them then."""
+    raise OSError(
+        f"{path} is a library of C++ operators, which need PyTorch: xgrad.library registers operators in Python"
+    )
 
 
 def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:
@@ -188,9 +203,21 @@ _MODES = (
     "a function asks the classes of its arguments, and no mode",
     "Give a subclass of Tensor __torch_function__, or use xgrad.profiler, which sees every operator.",
 )
+DispatchKey = refused("_C", "DispatchKey", _MODES)
 TorchFunctionMode = refused("overrides", "TorchFunctionMode", _MODES)
 TorchDispatchMode = refused("utils._python_dispatch", "TorchDispatchMode", _MODES)
-DataParallel = refused("nn", "DataParallel", reason("distributed", "all_reduce"))
+
+
+class DispatchKeySet:
+    """A set of dispatch keys, which mean nothing here: packages join such sets when they are imported."""
+
+    def __init__(self, *keys: Any) -> None: ...
+
+    def __or__(self, other: Any) -> "DispatchKeySet":
+        return self
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class required:

@@ -1,9 +1,12 @@
 """PyTorch's `torch.utils`: checkpoints of activations, DLPack, data loading, TensorBoard."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..base.missing import MissingNameError
+from ..config import state
+from ..tensor import Tensor
 from . import checkpoint as checkpoint
 from . import dlpack as dlpack
 
@@ -13,7 +16,31 @@ if TYPE_CHECKING:
 
 _MODULES = ("data", "tensorboard")  # loaded at their first use
 
-__all__ = ["checkpoint", "data", "dlpack", "tensorboard"]
+__all__ = ["checkpoint", "data", "dlpack", "swap_tensors", "tensorboard"]
+
+
+def swap_tensors(t1: Tensor, t2: Tensor) -> None:
+    """Exchange two tensors: class, value, gradient and attributes; who refers to one finds the other.
+
+    Raises `RuntimeError` for a tensor that has views, or is a leaf of a graph that is still there.
+
+    >>> import xgrad
+    >>> a, b = xgrad.zeros(2), xgrad.ones(3)
+    >>> xgrad.utils.swap_tensors(a, b)
+    >>> a
+    tensor([1., 1., 1.])
+    """
+    for t in (t1, t2):
+        leads = t._accumulator is not None and t._accumulator() is not None
+        # Two references are the tensor's and this call's.
+        shared = t._view is not None or (t._storage is not None and sys.getrefcount(t._storage) > 2)
+        if leads or shared or t._level is not None or state.trace is not None:
+            raise RuntimeError(
+                "swap_tensors(): cannot swap a tensor that a view, a graph, vmap or a trace refers to. Drop the views "
+                "and the results that were computed from it, or write to it: t1.data = t2"
+            )
+    t1.__class__, t2.__class__ = t2.__class__, t1.__class__
+    t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
 
 
 def __getattr__(name: str) -> Any:

@@ -14,12 +14,18 @@ As in PyTorch `autograd.gradcheck` is the function, and `from xgrad.autograd.gra
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from ...base import dtypes
+from ...base.limits import x64_for_now
+from ...tensor import Tensor
 from .error import GradcheckError
 
 if TYPE_CHECKING:
     from .legacy import get_analytical_jacobian, get_numerical_jacobian, get_numerical_jacobian_wrt_specific_input
+
+_WIDE: dict[Any, Any] = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}
 
 __all__ = [
     "GradcheckError",
@@ -31,6 +37,46 @@ __all__ = [
 ]
 
 
+def _as_tuple(value: Any) -> tuple:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _narrow(x: Any) -> bool:
+    """Return True for a dense input of 32 bits that does not overlap itself."""
+    if not isinstance(x, Tensor) or x._sparse or x.dtype not in _WIDE:
+        return False
+    return all(stride or size < 2 for stride, size in zip(x.stride(), x.shape))
+
+
+def _widened(x: Any) -> Any:
+    return x.detach().to(_WIDE[x.dtype]).requires_grad_(x.requires_grad) if _narrow(x) else x
+
+
+def _in_double(check: Callable[..., bool]) -> Callable[..., bool]:
+    """Return a check that computes in float64 where JAX's 64-bit mode is off: there float64 has become float32."""
+
+    @wraps(check)
+    def run(func: Callable[..., Any], inputs: Any, *args: Any, **options: Any) -> bool:
+        given = _as_tuple(inputs)
+        if dtypes.x64_enabled() or not any(map(_narrow, given)):
+            return check(func, inputs, *args, **options)
+        with x64_for_now():
+            try:
+                return check(func, tuple(map(_widened, given)), *args, **options)
+            except Exception as error:
+                error.add_note(
+                    "JAX's 64-bit mode is off: gradcheck has called the function with float64 copies of its inputs. If "
+                    "it reads other tensors, enable x64 before any is made: jax.config.update('jax_enable_x64', True)"
+                )
+                raise
+
+    return run
+
+
+# `autograd.gradcheck` is this function, as in PyTorch, so the error is an attribute of it.
+
+
+@_in_double
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -55,8 +101,8 @@ def gradcheck(
     grad are checked.  They are changed in place, element by element, and changed back: a function may read them by
     other means than its arguments.  Agreement is `|analytical - numerical| <= atol + rtol * |numerical|`.
 
-    The inputs should be float64 or complex128, for which `eps` is chosen: JAX's 64-bit mode must be on
-    (`jax.config.update("jax_enable_x64", True)`).  Less precise inputs are warned about, and will most likely fail.
+    The inputs should be float64 or complex128, for which `eps` is chosen; less precise ones are warned about, and will
+    most likely fail.  While JAX's 64-bit mode is off, `func` is called in that mode, with float64 copies of them.
 
     A complex output is checked twice, once by its real part and once by its imaginary part; with respect to a complex
     input z = x + iy the number compared is dL/dx + i dL/dy, which is what backward gives.
@@ -105,6 +151,7 @@ def gradcheck(
     return True
 
 
+@_in_double
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -167,11 +214,6 @@ def gradgradcheck(
     )
 
 
-def _as_tuple(value: Any) -> tuple:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-
-
-# `autograd.gradcheck` is this function, as in PyTorch, so the error is an attribute of it.
 gradcheck.GradcheckError = gradgradcheck.GradcheckError = GradcheckError  # pyright: ignore[reportFunctionMemberAccess]
 
 

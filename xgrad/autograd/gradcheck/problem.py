@@ -140,7 +140,7 @@ def check_inputs(inputs: tuple[Any, ...]) -> None:
                 f"Input #{i} requires gradient and is not a double precision floating point or complex, but "
                 f"{x.dtype.name}. This check will likely fail if all the inputs are not of double precision floating "
                 f"point or complex. {switch}",
-                stacklevel=4,
+                stacklevel=5,
             )
         content = x._values() if x._sparse else x
         if any(stride == 0 and size > 1 for stride, size in zip(content.stride(), content.shape, strict=True)):

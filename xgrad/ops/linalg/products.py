@@ -14,6 +14,7 @@ from ...base import dtypes
 from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import broadcast_shapes, conj, promote, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample
+from ...dispatch.tables import FUNCTIONS
 from ...errors import ShapeMismatchError
 
 
@@ -103,6 +104,7 @@ mm.derivative(
     self=lambda grad, mat2: grad @ conj(mat2.T),
     mat2=lambda grad, self: conj(self.T) @ grad,
 )
+FUNCTIONS[""].update(dict.fromkeys(("spmm", "dsmm"), FUNCTIONS[""]["mm"]))  # PyTorch's names for a sparse first factor
 
 
 @operator(signature="input, mat2", samples=_BATCHES)

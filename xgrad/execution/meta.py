@@ -1,0 +1,60 @@
+"""The meta device: a declared place whose tensors have a shape, a dtype, and no values (PyTorch: device "meta").
+
+Its arrays are Pendings of a queue that never runs (shapes_only.py), and its runtime notes each program there.
+"""
+
+from typing import Any
+
+from ..base.declared import DeclaredPlace
+from ..config import settings
+from .pending import Pending, place_number
+from .shapes_only import array_of, no_values
+
+
+class _Meta:
+    """Runs nothing."""
+
+    lazy = several = stale = False
+
+    def run(self, program: Any, operands: Any) -> Any:
+        """Return what a program will give, without values."""
+        return self._placed(no_values.note(program, operands))
+
+    def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
+        """Put the shape of what is written into `out`."""
+        out.append(self._placed(program_of(False)(box[0], *operands)))
+
+    def _placed(self, out: Any) -> Any:
+        for p in out if isinstance(out, tuple) else (out,):
+            if p.__class__ is Pending:
+                p.place = _number
+        return out
+
+    def received(self, array: Any, layout: Any = None) -> Any:
+        """Return an array's shape and dtype as an array of this device."""
+        return self._placed(array_of(array.shape, array.dtype))
+
+    adopt = received
+
+    def sent(self, array: Any) -> Any:
+        """Return the array; reading it has raised before."""
+        return array
+
+    def laid_out(self, array: Any, layout: Any) -> Any:
+        """Return the array."""
+        return array
+
+    def operator(self, op: Any) -> Any:
+        """Return the operator."""
+        return op
+
+
+def start(device: Any) -> DeclaredPlace:
+    """Return the place of the device "meta".  From now on operators look for it among their operands."""
+    settings.declared = settings.special = True
+    _place._devices = {device}
+    return _place
+
+
+_place = DeclaredPlace("meta", False, _Meta())
+_number = place_number(_place)

@@ -1,0 +1,30 @@
+"""nn.DataParallel: the module itself.  A batch is spread over devices by a sharding, and needs no copies of a module.
+
+(PyTorch: torch/nn/parallel/data_parallel.py, which does the same without a GPU.)
+"""
+
+from typing import Any
+
+from .module import Module
+
+__all__ = ["DataParallel", "data_parallel"]
+
+
+class DataParallel(Module):
+    """A module that calls another one, its `module`: to use several devices, give the batch a `PartitionSpec`."""
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        super().__init__()
+        self.module, self.device_ids, self.output_device, self.dim = module, [], output_device, dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Return the module's result."""
+        return self.module(*inputs, **kwargs)
+
+
+def data_parallel(
+    module: Module, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
+    """Return the module's result."""
+    return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
