@@ -535,3 +535,23 @@ kl_divergence(Normal(mu, torch.ones(2)), Normal(1.0, 1.0)).sum().backward()
 print(mu.grad.tolist(), "torch._C._VariableFunctions" in sys.modules)
 """
     assert run(code) == "[-1.0, -1.0] False\n"
+
+
+def test_safetensors_files_are_written_and_read(tmp_path):
+    """Its own writer for torch reads memory at `data_ptr()`, which is not an address here."""
+    safetensors = pytest.importorskip("safetensors")
+    path = tmp_path / "x.safetensors"
+    with xgrad.as_torch(replace=True):
+        import torch
+        from safetensors.torch import load_file, save_file, storage_ptr, storage_size
+
+        x = torch.arange(6.0).reshape(2, 3)
+        save_file({"x": x, "half": x.to(torch.bfloat16)}, path, metadata={"format": "pt"})
+        assert load_file(path)["x"].tolist() == x.tolist()
+        assert storage_ptr(x[1:]) == storage_ptr(x)
+        assert storage_size(x) == 24
+        with safetensors.safe_open(path, framework="pt") as file:
+            assert file.get_tensor("x").tolist() == x.tolist()
+            assert file.get_tensor("half").dtype == torch.bfloat16
+        with pytest.raises(NotImplementedError, match="shared=True"):
+            torch.UntypedStorage.from_file(path, shared=True)

@@ -93,6 +93,9 @@ def _refused(what: str, instead: str) -> Callable[..., Any]:
     return method
 
 
+_FileBytes: Any = type("_FileBytes", (np.memmap,), {"untyped": np.ndarray.view})
+
+
 class UntypedStorage:
     """The memory that tensors share, by `Tensor.untyped_storage()`: a base and its views have equal ones.
 
@@ -119,6 +122,13 @@ class UntypedStorage:
         )
 
     _storage: Storage
+
+    @staticmethod
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> np.ndarray:
+        """Return the first bytes of a file as a read-only uint8 array (nbytes,), for safetensors."""
+        if shared:
+            raise NotImplementedError("from_file(shared=True): XLA's arrays cannot be a file's memory")
+        return _FileBytes(filename, np.uint8, "r", shape=(nbytes,) if nbytes else None)
 
     def data_ptr(self) -> int:
         """A number that no other storage in use has; 0 if it has no bytes."""

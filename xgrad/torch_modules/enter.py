@@ -16,7 +16,7 @@ _finder = TorchFinder()
 
 
 def _is_torch(name: str) -> bool:
-    return name == "torch" or name.startswith("torch.")
+    return name in ("torch", "safetensors.torch") or name.startswith("torch.")
 
 
 class as_torch:

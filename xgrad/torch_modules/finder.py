@@ -1,6 +1,7 @@
 """The finder that gives `import torch.X` xgrad's modules, and reports to packaging tools that torch is installed."""
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
@@ -34,11 +35,24 @@ class _Torch(Distribution):
         return Path(path)
 
 
+def _safetensors() -> ModuleType:
+    """Return a module with the functions of safetensors.torch, for xgrad's tensors."""
+    ours = import_module("xgrad.interop.safetensors")
+    module = ModuleType("safetensors.torch", "The functions of safetensors.torch, for xgrad's tensors.")
+    names = ("load", "load_file", "save", "save_file", "save_model")
+    vars(module).update({name: getattr(ours, name) for name in names}, load_model=ours.load_into)
+    setattr(module, "storage_ptr", lambda tensor: tensor.untyped_storage().data_ptr())  # noqa: B010
+    setattr(module, "storage_size", lambda tensor: tensor.untyped_storage().nbytes())  # noqa: B010
+    return module
+
+
 class TorchFinder(DistributionFinder):
-    """Finds modules named torch and torch.X."""
+    """Finds modules named torch and torch.X, and safetensors.torch, whose own file reads memory at `data_ptr()`."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module of torch's that xgrad has; None for all others."""
+        if name == "safetensors.torch":
+            return ModuleSpec(name, _Loader(_safetensors()), origin="xgrad")
         if name != "torch" and not name.startswith("torch."):
             return None
         face = make_face(name[6:])

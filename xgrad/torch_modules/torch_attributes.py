@@ -53,6 +53,7 @@ def _version(other: Any) -> tuple[int, ...]:
 
 
 VERSION: TorchVersion = TorchVersion("2.13.0+xgrad")
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"  # of torch.nn.modules.module
 
 cuda = hip = rocm = xpu = None  # of torch.version
 git_version, debug = "", False
