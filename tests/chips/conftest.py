@@ -10,7 +10,7 @@ from xgrad.chips import answers
 from xgrad.chips.process import Compiler
 
 if xgrad.target("tpu:v5e").missing is not None:
-    collect_ignore = ["test_libtpu.py", "test_libtpu_halves.py", "test_libtpu_uses.py"]
+    collect_ignore_glob = ["test_libtpu*.py"]
 
 
 @pytest.fixture(scope="session")

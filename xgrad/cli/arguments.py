@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ..base.devices import device
+from ..base.devices import device, placement_of
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -26,6 +26,7 @@ def at_least(least: int) -> Callable[[str], int]:
 def place(text: str) -> device:
     """Return the device that `text` names; raise ArgumentTypeError unless JAX sees it."""
     try:
+        placement_of(text)
         return device(text)
     except RuntimeError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

@@ -16,6 +16,7 @@ from typing import Any
 
 import xgrad
 
+from ..base.devices import placement_of
 from . import rich_table
 from .arguments import at_least, needs
 
@@ -96,7 +97,7 @@ def backends_of(specs: list[str], parser: argparse.ArgumentParser) -> list[Any]:
             found += [device.strip() for device in spec.split(",")]
     for backend in found:
         try:
-            xgrad.device(backend)
+            placement_of(backend)
         except (RuntimeError, TypeError) as error:
             parser.error(f"argument --backends: {error}")
     if len(found) < 2:

@@ -15,6 +15,7 @@ import numpy as np
 from ..backends import Backend
 from ..base.declared import DeclaredPlace
 from ..base.devices import device as device_of
+from ..base.devices import placement_of
 from ..errors import DtypeDisabledError
 from ..ops.create.from_data import tensor
 from ..tensor import Tensor, from_array
@@ -35,6 +36,7 @@ class Place:
         self.target = target
         given = device if target is None else Backend("target", target=target)
         self.given: Any = "xla" if given is None else given
+        placement_of(self.given)  # raises for a device that JAX does not see
         where = device_of(self.given)
         self.name: Any = str(where) if target is None else target.name
         self.jax_device: Any = where.placement if isinstance(where.placement, jax.Device) else None
