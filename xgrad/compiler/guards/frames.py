@@ -22,8 +22,9 @@ from .code import DYNAMIC, IGNORED, LOOKED_AT, READING, STDLIB, kind_of, names_i
 from .kinds import is_read
 from .names_used import NONE
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_TRACE = os.path.join(os.path.dirname(__file__), "trace_function.py")
+_COMPILER = os.path.dirname(os.path.dirname(__file__))
+_PACKAGE = os.path.dirname(_COMPILER) + os.sep
+_TRACE = os.path.join(_COMPILER, "trace_function.py")
 
 
 class Frames:
