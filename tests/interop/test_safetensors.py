@@ -227,8 +227,8 @@ def entry(dtype="F32", shape=(1,), offsets=(0, 4), **more):
 
 ONE = json.dumps(entry()).encode()
 HOSTILE = {
-    "nothing": (b"", "no safetensors file: it has 0 bytes"),
-    "too short": (b"abc", "no safetensors file: it has 3 bytes"),
+    "nothing": (b"", "not a safetensors file: it has 0 bytes"),
+    "too short": (b"abc", "not a safetensors file: it has 3 bytes"),
     "header length beyond the file": (struct.pack("<Q", 1000) + b"{}", "cut off"),
     "huge header length": (struct.pack("<Q", 2**63 + 5) + b"{}", "cut off"),
     "not JSON": (file(b"xxxx"), "header is not JSON"),
