@@ -47,7 +47,14 @@ if LAZY:
 
 
 def pytest_configure(config):
-    """A test that is named on the command line runs, exhaustive or not."""
+    """A test that is named on the command line runs, exhaustive or not; programs run in the thread that calls them.
+
+    xgrad chooses that thread before its first tensor.  A test's file may use JAX before.
+    """
+    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
+        import xgrad  # the process that starts others needs it not
+
+        xgrad.config.async_dispatch(False)
     if config.option.markexpr == QUICK and any("::" in argument for argument in config.args):
         config.option.markexpr = ""
 
