@@ -555,3 +555,7 @@ def test_safetensors_files_are_written_and_read(tmp_path):
             assert file.get_tensor("half").dtype == torch.bfloat16
         with pytest.raises(NotImplementedError, match="shared=True"):
             torch.UntypedStorage.from_file(path, shared=True)
+    from safetensors.torch import save_file as theirs
+
+    assert theirs is not save_file
+    assert safetensors.torch.save_file is theirs

@@ -235,7 +235,7 @@ def look(folder):
         "devices": [str(d) for d in xgrad.devices()],
         "default": [str(xgrad.ones(1).device), number(None)],
         "cpu:2": number("cpu:2"),
-        "cpu:4": error(lambda: xgrad.device("cpu:4")),
+        "cpu:4": error(lambda: xgrad.ones(2, device="cpu:4")),
         "of the other": str(xgrad.device(there)),
         "on the other": repr(xgrad.ones(2, device=there)),
     }

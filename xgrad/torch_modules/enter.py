@@ -75,5 +75,9 @@ class as_torch:
         for name in [name for name in sys.modules if _is_torch(name)]:
             del sys.modules[name]
         sys.modules.update(self.hidden)
+        if (safetensors := sys.modules.get("safetensors")) is not None:  # its attribute is the module, too
+            vars(safetensors).pop("torch", None)
+            if (theirs := self.hidden.get("safetensors.torch")) is not None:
+                vars(safetensors)["torch"] = theirs
         settings.torch_names = False
         delattr(Tensor, "__torch_function__")
