@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -96,9 +97,14 @@ class OwnPrograms(float):
 
 # -- canaries ---------------------------------------------------------------------------------------------------------
 
-_seen: deque[str] = deque(maxlen=64)  # JAX's last events
-jax.monitoring.register_event_listener(lambda event, **_: _seen.append(event))
-jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **_: _seen.append(event))
+
+@cache
+def _events() -> deque[str]:
+    """Return JAX's last events since the first call."""
+    seen: deque[str] = deque(maxlen=64)
+    jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
+    jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **_: seen.append(event))
+    return seen
 
 
 def _compile() -> None:
@@ -108,9 +114,10 @@ def _compile() -> None:
 
 
 def _events_fire() -> bool:
-    _seen.clear()
+    seen = _events()
+    seen.clear()
     _compile()
-    return {TRACED, LOWERED, SOUGHT, COMPILED} <= {*_seen} or not jax.config.values["jax_enable_compilation_cache"]
+    return {TRACED, LOWERED, SOUGHT, COMPILED} <= {*seen} or not jax.config.values["jax_enable_compilation_cache"]
 
 
 def _least_time_is_compared() -> bool:
@@ -176,7 +183,7 @@ CANARIES: dict[str, tuple[Callable[[], bool], str]] = {
 
 
 def changed(canary: Callable[[], bool]) -> bool:
-    """Return True if what a canary looks at is no longer so."""
+    """Return True if JAX has changed what a canary looks at."""
     try:
         return not canary()
     except Exception:

@@ -154,7 +154,7 @@ def _lines(values: list, shape: tuple, show: Callable[[Any], str], width: int, i
 
 
 def _unseen(array: Any) -> bool:
-    """Return True if there are no values here to be shown."""
+    """Return True if this process has no values to show."""
     return spread(array) or only_shape(array)
 
 

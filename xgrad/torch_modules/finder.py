@@ -40,9 +40,12 @@ def _safetensors() -> ModuleType:
     ours = import_module("xgrad.interop.safetensors")
     module = ModuleType("safetensors.torch", "The functions of safetensors.torch, for xgrad's tensors.")
     names = ("load", "load_file", "save", "save_file", "save_model")
-    vars(module).update({name: getattr(ours, name) for name in names}, load_model=ours.load_into)
-    setattr(module, "storage_ptr", lambda tensor: tensor.untyped_storage().data_ptr())  # noqa: B010
-    setattr(module, "storage_size", lambda tensor: tensor.untyped_storage().nbytes())  # noqa: B010
+    vars(module).update(
+        {name: getattr(ours, name) for name in names},
+        load_model=ours.load_into,
+        storage_ptr=lambda tensor: tensor.untyped_storage().data_ptr(),
+        storage_size=lambda tensor: tensor.untyped_storage().nbytes(),
+    )
     return module
 
 

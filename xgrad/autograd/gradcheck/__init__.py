@@ -73,9 +73,6 @@ def _in_double(check: Callable[..., bool]) -> Callable[..., bool]:
     return run
 
 
-# `autograd.gradcheck` is this function, as in PyTorch, so the error is an attribute of it.
-
-
 @_in_double
 def gradcheck(
     func: Callable[..., Any],
@@ -214,6 +211,7 @@ def gradgradcheck(
     )
 
 
+# `autograd.gradcheck` is this function, as in PyTorch, so the error is an attribute of it.
 gradcheck.GradcheckError = gradgradcheck.GradcheckError = GradcheckError  # pyright: ignore[reportFunctionMemberAccess]
 
 
