@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from ..engine.arithmetic import Arithmetic
+from ..engine.arithmetic import Arithmetic, fit_program
 from ..engine.node import InternalNode, Node
 from ..engine.programs.formula import Formula
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
@@ -202,7 +202,7 @@ class OperatorNode(Node):
         metas = self._metas(needs, self.avals[0])
         if not (plan.general or shape in plan.fits):
             if plan.passes:
-                return None
+                return next(((fit_program(*meta), [grad]) for meta in metas if meta is not None), None)
             reuse = plan.reuses and prod(shape) >= _REUSE_FROM
             program: Any = plan.program((needs, _DEFINED, None, plan.no_metas, reuse))
             if not any(metas):
@@ -233,9 +233,10 @@ class OperatorNode(Node):
     def misfit(self) -> None:
         """Called by the engine for a gradient of another shape or dtype: from now on the program fits it.
 
-        In a lazy block it saves nothing, and the second step of a loop would be another program than the first.
+        In a lazy block it saves nothing, and the second step of a loop would be another program than the first.  Where
+        the gradient passes as it is, the engine's own program is all there is to run.
         """
-        if queue_now() is None:
+        if queue_now() is None and not self.plan.passes:
             self.plan.fits.add(self.avals[0].shape)
 
     def _unpack_arrays(self) -> list:

@@ -35,7 +35,9 @@ _copy = jit_checked(copy)
 
 
 @functools.lru_cache(maxsize=4096)
-def _fit_program(shape: tuple, dtype: np.dtype) -> Any:
+def fit_program(shape: tuple, dtype: np.dtype) -> Any:
+    """Return the program that sums a gradient to a shape and casts it."""
+
     def sum_to_size(array: Any) -> Any:
         return fit(array, shape, dtype)
 
@@ -120,7 +122,7 @@ class _Arrays(Arithmetic):
         accumulate(buffer, index, grads)
 
     def fit(self, grad: Any, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
-        return _fit_program(shape, dtype)(grad)
+        return fit_program(shape, dtype)(grad)
 
     def move(self, grad: Any, place: Any, committed: bool = True) -> Any:
         return put(grad, place, committed)

@@ -102,15 +102,15 @@ def runs_plainly() -> bool:
 def deferred(box: list[Any], operands: Any, owned: bool) -> bool:
     """Return True if a write of the array in `box` is noted, and not run: its thread is lazy.
 
-    If our kernels made it (`owned`), `box` has it as a Pending then, whose memory the queue may reuse.  If the thread
-    is not lazy, the array in `box` is not a Pending.
+    `box` has it as a Pending then, whose memory the queue may reuse; a copy's if our kernels did not make it (`owned`).
+    If the thread is not lazy, the array in `box` is not a Pending.
     """
     if queue_now() is not None:
         array = box[0]
         if spread(array) or any(map(spread, operands)):
             return False
-        if owned and isinstance(array, jax.Array) and not isinstance(array, Tracer) and not array.is_deleted():
-            box[0] = valued(array, True)
+        if isinstance(array, jax.Array) and not isinstance(array, Tracer) and not array.is_deleted():
+            box[0] = valued(array, owned)
         return True
     if box[0].__class__ is Pending:
         box[0] = quietly(box[0])

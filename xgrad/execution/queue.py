@@ -29,7 +29,7 @@ from ..base.dtypes import x64_enabled
 from ..base.jax_compat import Tracer, in_trace
 from ..base.limits import out_of_memory, x64_for_now
 from ..config import state
-from .donation import lost, through_jax
+from .donation import copied, lost, through_jax
 from .fused import operand_of, programs, shown
 from .liveness import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .metrics import recorder
@@ -166,6 +166,11 @@ class Queue:
         if kind is Pending:
             if x.value is None:  # in a tuple, of another thread's queue
                 return None, AT_ONCE, 0
+            seen = self.known.get(id(x.value))
+            if seen is not None:  # a view has read this array, before an operator took it over from its tensor
+                self.inputs[-seen[0] - 1] = x
+                self.known[id(x)] = seen
+                return seen
             return self._remember(x, x.aval, x.place)
         if kind in NUMBERS:
             if kind is int and not -_INT32 <= x < _INT32 and not (x64_enabled() and -_INT64 <= x < _INT64):
@@ -310,6 +315,10 @@ class Queue:
         self.done, self.running = (alive, out), True  # and no call before the block
         try:
             if fused is not None:
+                for i in donated:
+                    if not inputs[i].owned or References.in_slot(inputs[i]) > IN_SLOT:
+                        (inputs[i].value,) = copied([inputs[i].value])
+                        inputs[i].owned = True
                 values = operands_of(inputs, self.x64)
                 if not one:
                     self._by_place(fused, where, values, out)
@@ -349,7 +358,11 @@ class Queue:
         return len(set(where)) == 1 or jax.device_count() == 1
 
     def _donated(self, alive: list[Any]) -> tuple[int, ...]:
-        """Return the inputs that nothing else refers to and whose memory a result can have."""
+        """Return the inputs that nothing else refers to and whose memory a result can have.
+
+        An array that something else refers to (a deep copy, NumPy) is copied before the program runs: that of the next
+        step is not shared, and would need another program.
+        """
         room: Counter[Aval] | None = None
         chosen = []
         inputs = self.inputs
@@ -357,9 +370,7 @@ class Queue:
             if (
                 inputs[i].__class__ is Pending
                 and References.in_list(inputs, i) <= IN_LIST
-                and inputs[i].owned
                 and inputs[i].nbytes >= DONATE_FROM
-                and References.in_slot(inputs[i]) <= IN_SLOT
             ):
                 if room is None:
                     room = Counter([p.aval for p in alive])
