@@ -80,21 +80,22 @@ def test_a_program_that_jax_checks_for_nans_donates_nothing():
 
 
 def test_the_metrics_say_why_a_program_is_another():
-    w = xgrad.tensor(np.ones((32, 33), np.float32))  # NumPy's memory, so the first step leaves it
+    w = xgrad.ones(32, 33)
     xgrad.sync()
     xgrad.lazy.reset()
-    extra = None
+    extra = before = None
     for step in range(3):
         with xgrad.lazy():
             w.mul_(0.5)
+            before = w._held() if step == 0 else None  # it is alive in the first step
             extra = w * 3 if step == 2 else None
             w.add_(1)
             xgrad.sync()
     first, second, third = xgrad.lazy.metrics().programs
     assert "for the first time" in first
-    assert "other operands are donated" in second
+    assert "other results of them are alive" in second
     assert "for the first time" in third
-    del extra
+    del extra, before
 
 
 def test_a_debugger_that_looks_on_while_reference_counts_are_measured_changes_none():
