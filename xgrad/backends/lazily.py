@@ -16,6 +16,8 @@ from ..execution.queue import Queue
 class DeviceQueue(Queue):
     """Programs of one thread that wait on a lazy backend."""
 
+    plain = False
+
     def __init__(self, runtime: Any) -> None:
         super().__init__()
         self.runtime = runtime

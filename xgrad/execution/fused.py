@@ -12,6 +12,7 @@ from .metrics import recorder
 from .programs.barriers import held
 from .programs.chains import DEEP, in_chains
 from .scalars import one
+from .segments import prepare, run_before, segments_of
 from .source import lines
 
 
@@ -38,6 +39,7 @@ class Fused:
     """The jitted function of a queue's programs."""
 
     def __init__(self, programs: Any, codes: Any, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
+        self.segments: list[Any] = []  # if there are any, they run in place of the whole
         self.programs: Any = programs
         self.codes: Any = codes
         self.live: tuple[int, ...] = live
@@ -111,13 +113,19 @@ class Fused:
         """Append the list of live results to `out`: C code calls the program and stores them, without an interrupt."""
         if self.structs is None:
             self.structs = [_struct(v) for v in values]
+        last, operands, before = self.jitted, values, []
+        if self.segments:
+            if not self.ran and not any(getattr(value, "committed", False) for value in values):
+                prepare(self.segments)
+            last = self.segments[-1].program.jitted
+            operands, before = run_before(self.segments, values, self.live)
         if self.ran or not self.donated:
-            out.extend(map(self.jitted, (one(),), *zip(values)))
+            out.extend(map(before.__add__, map(last, (one(),), *zip(operands))))
             self.ran = True
             return
         # JAX traces and compiles in this call: Python runs in it, and may be interrupted or fail.
         spare.extend(copied([values[i] for i in self.donated]))
-        out.append(self.jitted(one(), *values))
+        out.append(before + last(one(), *operands))
         self.ran = True
 
     def lowered(self) -> Any:
@@ -167,8 +175,8 @@ class Programs:
         self.latest: Fused | None = None  # the one that ran last
         self.found: OrderedDict[Any, Fused] = OrderedDict()
 
-    def find(self, key: Any, line: Any) -> Fused:
-        """Return the function of a structure; `line` asks for it."""
+    def find(self, key: Any, line: Any, cut: bool = False) -> Fused:
+        """Return the function of a structure; `line` asks for it.  `cut`: parts of it that repeat compile once."""
         with self.lock:
             fused = self.found.get(key)
             if fused is not None:
@@ -178,6 +186,8 @@ class Programs:
             reason, same = self._reason(key)
         recorder.new(reason, lines(line), same)
         fused = Fused(*key[:4])
+        if cut:
+            fused.segments = segments_of(fused, key[4])
         with self.lock:
             self.found[key] = self.latest = fused
             while len(self.found) > self.MOST:

@@ -47,6 +47,11 @@ _INT32, _INT64 = 1 << 31, 1 << 63
 _frame = sys._getframe
 
 
+def _is_shared(pending: Pending) -> bool:
+    """Return True if something else may refer to the array of an input."""
+    return not pending.owned or References.in_slot(pending) > IN_SLOT
+
+
 def _one_place(a: int, b: int) -> int:
     """Return the place of a program with operands at these.  Raises `ValueError`, as JAX does, for two devices."""
     if a and b and a != b:
@@ -56,6 +61,8 @@ def _one_place(a: int, b: int) -> int:
 
 class Queue:
     """Pending programs of one thread."""
+
+    plain = True  # on a device of JAX's: shared arrays are copied to be donated, parts that repeat compile once
 
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()  # another thread may ask for a value
@@ -307,7 +314,7 @@ class Queue:
             kinds = self.kinds if len(self.kinds) == len(inputs) else map(kind_of, inputs)
             # Another x64 mode makes other dtypes of the same operations.
             key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
-            fused = programs.find(key, line)
+            fused = programs.find(key, line, one and self.plain)
         del results
         started, spare, out = recorder.start(), [], []
         if self.changes != change:
@@ -316,7 +323,7 @@ class Queue:
         try:
             if fused is not None:
                 for i in donated:
-                    if not inputs[i].owned or References.in_slot(inputs[i]) > IN_SLOT:
+                    if _is_shared(inputs[i]):
                         (inputs[i].value,) = copied([inputs[i].value])
                         inputs[i].owned = True
                 values = operands_of(inputs, self.x64)
@@ -371,6 +378,7 @@ class Queue:
                 inputs[i].__class__ is Pending
                 and References.in_list(inputs, i) <= IN_LIST
                 and inputs[i].nbytes >= DONATE_FROM
+                and (self.plain or not _is_shared(inputs[i]))
             ):
                 if room is None:
                     room = Counter([p.aval for p in alive])

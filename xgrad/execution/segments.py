@@ -1,0 +1,217 @@
+"""Segments: parts of a queue that repeat, the layers of a model or the steps of a loop, compiled once and run one by one.
+
+    embed [layer layer layer layer] head, their backward [layer' layer' layer' layer'] ..., the optimizer's step
+       one program, 4 times                  another one, 4 times
+
+XLA's time grows with the operations of a program, and faster in deep ones.  A run of entries that repeat with a period
+is cut into groups of a few periods, long enough that a launch costs little beside them, at the place of the period where
+the fewest bytes pass from one to the next.  Equal groups are one program.
+
+Invariant: nothing that the queue was given is donated before the last segment, so that an error or an interrupt in the
+middle leaves everything as it was noted.  What segments give each other is donated to its last user.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .programs.ahead import compile_ahead
+from .scalars import one
+from .shapes import AT_ONCE, avals_of
+
+LEAST = 64  # entries that need not be compiled, so that cutting pays
+NEAR = 8  # entries: farther operands of entries that are alike may be at different distances
+LONGEST = 1024  # entries of a period
+ENTRIES, BYTES = 512, 1 << 23  # a group has so many entries, or results of so many bytes
+_SMALL = frozenset({"write", "adjoint", "sum"})  # roles of programs that may work in their first operand's memory
+
+
+class Segment(NamedTuple):
+    """A part of a queue: its program, and the queue's codes of what it takes and gives."""
+
+    program: Any  # a Fused of the part alone
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    free: tuple[int, ...]  # what no later segment uses
+
+
+def segments_of(fused: Any, kinds: tuple[Any, ...]) -> list[Segment]:
+    """Return the segments of a queue's program, in order; none if it has too few parts that repeat.
+
+    kinds: JAX's x64 mode and the avals of the inputs.
+    """
+    count = len(fused.programs)
+    if count < LEAST:
+        return []
+    avals = _avals(fused, kinds)
+    if avals is None:
+        return []
+    bounds = [0, *_bounds(fused, avals), count]
+    return _cut(fused, bounds, avals) if len(bounds) > 3 else []
+
+
+def prepare(segments: list[Segment]) -> None:
+    """Compile the different programs of the segments at the same time."""
+    compile_ahead((part.jitted, [one(), *part.structs]) for part in {id(s.program): s.program for s in segments}.values())
+
+
+def run_before(segments: list[Segment], values: list[Any], live: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
+    """Run all but the last segment; return the operands of the last, and the live results of those before."""
+    found: dict[int, Any] = {}
+    for program, inputs, outputs, free in segments[:-1]:
+        results = program.jitted(one(), *[values[-c - 1] if c < 0 else found[c] for c in inputs])
+        found.update(zip(outputs, results))
+        for code in free:
+            del found[code]
+        del results
+    last = [values[-c - 1] if c < 0 else found[c] for c in segments[-1].inputs]
+    return last, [found[code] for code in live if code in found]
+
+
+def _avals(fused: Any, kinds: tuple[Any, ...]) -> dict[int, Any] | None:
+    """Return the aval of each input and result by its code, and of each entry's operands; None if one is not known."""
+    x64, *inputs = kinds
+    avals: dict[Any, Any] = {-i - 1: aval for i, aval in enumerate(inputs)}
+
+    def of(code: Any) -> Any:
+        return tuple(map(of, code)) if code.__class__ is tuple else None if code is None else avals[code]
+
+    for n, (program, codes) in enumerate(zip(fused.programs, fused.codes, strict=True)):
+        key = (x64, *map(of, codes))
+        out = program.avals.get(key) or avals_of(program, key)
+        if out is AT_ONCE:
+            return None
+        avals["operands", n] = key
+        avals.update(((n << 8) + i, aval) for i, aval in enumerate(out if out.__class__ is tuple else (out,)))
+    return avals
+
+
+def _size(aval: Any) -> int:
+    return aval.size * aval.dtype.itemsize
+
+
+def _results(n: int, avals: dict[Any, Any]) -> Iterator[int]:
+    code = n << 8
+    while code in avals:
+        yield code
+        code += 1
+
+
+def _bounds(fused: Any, avals: dict[Any, Any]) -> list[int]:
+    """Return the entries at which the queue is cut; none if what repeats is not worth it."""
+    kinds: dict[Any, int] = {}
+    count = len(fused.programs)
+    # Entries are alike if they call one program with operands of the same shapes, as many entries behind them.
+    words = np.array([
+        kinds.setdefault((fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])), len(kinds))
+        for n in range(count)
+    ])  # fmt: skip
+    runs = []
+    for period in range(1, min(count // 2, LONGEST) + 1):
+        same = np.concatenate(([0], words[:-period] == words[period:], [0])).astype(np.int8)
+        starts, ends = np.flatnonzero(np.diff(same) == 1), np.flatnonzero(np.diff(same) == -1)
+        runs += [(int(e) + period - int(s), -period, int(s)) for s, e in zip(starts, ends) if e - s >= period]
+    taken, cuts, spared = np.zeros(count, bool), set(), 0
+    lasts = _last_uses(fused)
+    for length, period, start in sorted(runs, reverse=True):
+        if not taken[start : start + length].any():
+            groups = _groups(fused, avals, lasts, start, start + length, -period)
+            if len(groups) > 2:
+                taken[groups[0] : groups[-1]] = True
+                cuts.update(groups)
+                spared += groups[-1] - groups[1]
+    return sorted(cuts - {0, count}) if spared >= LEAST else []
+
+
+def _distances(n: int, codes: Any) -> Any:
+    """Return how far behind an entry its operands are; 0 for an input, and for what is farther than a few entries.
+
+    The backward of a layer is far from its forward, and each layer's in another distance.
+    """
+    if codes.__class__ is tuple:
+        return tuple([_distances(n, code) for code in codes])
+    distance = 0 if codes is None or codes < 0 else (n << 8) - codes
+    return None if codes is None else distance if distance < NEAR << 8 else 0
+
+
+def _last_uses(fused: Any) -> dict[int, int]:
+    """Return for each code the last entry that uses it; the end of the queue for live results."""
+    lasts = {code: n for n, codes in enumerate(fused.codes) for code in _flat(codes)}
+    lasts.update(dict.fromkeys(fused.live, len(fused.programs)))
+    return lasts
+
+
+def _flat(code: Any) -> Iterator[int]:
+    if code.__class__ is tuple:
+        for part in code:
+            yield from _flat(part)
+    elif code is not None:
+        yield code
+
+
+def _groups(fused: Any, avals: dict[Any, Any], lasts: dict[int, int], start: int, end: int, period: int) -> list[int]:
+    """Return where a run that repeats with a period is cut: the bounds of groups of whole periods."""
+    work = passing = 0
+    across = np.zeros(end - start + 1, np.int64)  # bytes that pass each place, of what is not used after the run
+    for n in range(start, end):
+        for code in _results(n, avals):
+            size = _size(avals[code])
+            if n < start + period and fused.programs[n].role not in _SMALL:
+                work += size
+            if n < (last := lasts.get(code, n)) < end:
+                across[n + 1 - start] += size
+                across[last + 1 - start] -= size
+    passing = np.cumsum(across)[period : 2 * period]  # seen from the second period, which has one before it
+    first = start + int(np.argmin(passing))
+    several = max(1, min(-(-ENTRIES // period), -(-BYTES // max(work, 1))))
+    return list(range(first, end + 1, several * period))
+
+
+def _cut(fused: Any, bounds: list[int], avals: dict[Any, Any]) -> list[Segment]:
+    segments, programs = [], {}
+    users = {}  # by code: the last segment that uses it
+    where = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    for n, codes in enumerate(fused.codes):
+        users.update(dict.fromkeys(_flat(codes), int(where[n])))
+    live, final = frozenset(fused.live), len(bounds) - 2
+    given = {-i - 1 for i in fused.donated}
+    for number, (start, end) in enumerate(zip(bounds, bounds[1:])):
+        own = [code for n in range(start, end) for code in _results(n, avals)]
+        outputs = tuple([code for code in own if code in live or users.get(code, number) > number])
+        names: dict[int, int] = {(n << 8) + i: ((n - start) << 8) + i for n in range(start, end) for i in range(256)}
+        inputs: list[int] = []
+
+        def named(code: Any) -> Any:
+            if code.__class__ is tuple:
+                return tuple(map(named, code))
+            if code is not None and code not in names:
+                inputs.append(code)
+                names[code] = -len(inputs)
+            return None if code is None else names[code]
+
+        codes = tuple([named(fused.codes[n]) for n in range(start, end)])
+        free = tuple([c for c in inputs if c >= 0 and c not in live and users[c] == number])
+        may = given if number == final else set()
+        donated = tuple(_fitting([avals[code] for code in outputs], [
+            (i, avals[code]) for i, code in enumerate(inputs) if code in free or code in may
+        ]))  # fmt: skip
+        kinds = tuple([avals[code] for code in inputs])
+        key = fused.programs[start:end], codes, tuple([names[code] for code in outputs]), donated, kinds
+        program = programs.get(key)
+        if program is None:
+            program = programs[key] = fused.__class__(*key[:4])
+            program.structs = [aval.struct for aval in kinds]
+        segments.append(Segment(program, tuple(inputs), outputs, free))
+    return segments
+
+
+def _fitting(results: list[Any], operands: list[tuple[int, Any]]) -> Iterator[int]:
+    """Yield the operands whose memory a result can have."""
+    room = Counter(results)
+    for i, aval in operands:
+        if room[aval] > 0:
+            room[aval] -= 1
+            yield i
