@@ -3,6 +3,8 @@
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from itertools import chain, starmap
+from operator import call
 from typing import Any
 
 import jax
@@ -12,7 +14,7 @@ from .metrics import recorder
 from .programs.barriers import held
 from .programs.chains import DEEP, in_chains
 from .scalars import one
-from .segments import prepare, run_before, segments_of
+from .segments import Segments, segments_of
 from .source import lines
 
 
@@ -39,7 +41,7 @@ class Fused:
     """The jitted function of a queue's programs."""
 
     def __init__(self, programs: Any, codes: Any, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
-        self.segments: list[Any] = []  # if there are any, they run in place of the whole
+        self.segments: Segments | None = None  # they run in place of the whole
         self.programs: Any = programs
         self.codes: Any = codes
         self.live: tuple[int, ...] = live
@@ -110,23 +112,28 @@ class Fused:
         return sums
 
     def run(self, values: list[Any], out: list[Any], spare: list[Any]) -> None:
-        """Append the list of live results to `out`: C code calls the program and stores them, without an interrupt."""
+        """Append lists to `out` that are the live results in their order: C code calls the last programs and stores
+        what they give, without an interrupt.  An error leaves in `out` what the programs before it gave.
+        """
         if self.structs is None:
             self.structs = [_struct(v) for v in values]
-        last, operands, before = self.jitted, values, []
-        if self.segments:
+        before, calls = [], [(self.jitted, one(), *values)]
+        if self.segments is not None:
             if not self.ran and not any(getattr(value, "committed", False) for value in values):
-                prepare(self.segments)
-            last = self.segments[-1].program.jitted
-            operands, before = run_before(self.segments, values, self.live)
+                self.segments.compile()
+            before, calls = self.segments.run(values, self.live)
         if self.ran or not self.donated:
-            out.extend(map(before.__add__, map(last, (one(),), *zip(operands))))
-            self.ran = True
-            return
-        # JAX traces and compiles in this call: Python runs in it, and may be interrupted or fail.
-        spare.extend(copied([values[i] for i in self.donated]))
-        out.append(before + last(one(), *operands))
+            out.extend(chain((before,), starmap(call, calls)))
+        else:
+            # JAX traces and compiles in these calls: Python runs in them, and may be interrupted or fail.
+            spare.extend(copied([values[i] for i in self.donated]))
+            out.extend([before, *starmap(call, calls)])
         self.ran = True
+
+    @property
+    def lists(self) -> int:
+        """How many lists `run` appends."""
+        return 2 if self.segments is None else 1 + len(self.segments.parts) - self.segments.last
 
     def lowered(self) -> Any:
         """Return the program as a `jax.stages.Lowered`."""

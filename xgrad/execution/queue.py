@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any
 
 import jax
@@ -336,9 +337,13 @@ class Queue:
                     if first:
                         _check(alive, out)
         except BaseException as error:
-            if not out:
+            if fused is not None and len(out) < (fused.lists if one else 1):
                 self.done, self.running = None, False
-                if fused is not None and through_jax(error):
+                given = [*out]
+                out.clear()
+                if len(given) > 1:
+                    self._partly(fused, alive, given, error)
+                if through_jax(error):
                     programs.forget(fused)  # JAX would run it through Python from now on
                 for i, array in zip(donated, spare):
                     inputs[i].value = array
@@ -431,10 +436,27 @@ class Queue:
             error.add_note(f"{program.name}, noted at {lines(line)}, failed when the lazy block's operations ran")
             raise error
 
+    def _partly(self, fused: Any, alive: list[Pending], given: list[Any], failure: BaseException) -> None:
+        """Settle what the last segments gave before one failed, give up the others' results, and raise the error."""
+        arrays = [*chain.from_iterable(given)]
+        taken = fused.segments.taken(len(given) - 1)
+        inputs = [x.value for i, x in enumerate(self.inputs) if x.__class__ is Pending and i not in taken]
+        for p, array in zip(alive, arrays):
+            p.value, p.queue = array, None
+        for p in alive[len(arrays) :]:
+            p.queue = None
+        put_back(self, dict(zip(fused.live, arrays)))
+        self._drop()
+        gone = [array for array in inputs if array.is_deleted()]
+        if gone:
+            raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
+        failure.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")
+        raise out_of_memory(failure) or failure
+
     def _finish(self) -> None:
         """Give the results their values, and empty the queue.  An interrupt may come at any call: it is repeated."""
         alive, out = self.done
-        for p, array in zip(alive, out[0] if out else ()):
+        for p, array in zip(alive, chain.from_iterable(out)):
             p.value, p.queue = array, None
         self._drop()
 
@@ -459,7 +481,7 @@ class Queue:
 
 def _check(alive: list[Pending], out: list[Any]) -> None:
     """Raise `RuntimeError` if a program's results are not what was promised when its operations were noted."""
-    for p, array in zip(alive, out[0]):
+    for p, array in zip(alive, chain.from_iterable(out)):
         if array.shape != p.shape or array.dtype != p.dtype:
             out.clear()
             raise RuntimeError(

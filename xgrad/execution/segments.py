@@ -7,12 +7,13 @@ XLA's time grows with the operations of a program, and faster in deep ones.  A r
 is cut into groups of a few periods, long enough that a launch costs little beside them, at the place of the period where
 the fewest bytes pass from one to the next.  Equal groups are one program.
 
-Invariant: nothing that the queue was given is donated before the last segment, so that an error or an interrupt in the
-middle leaves everything as it was noted.  What segments give each other is donated to its last user.
+Invariant: nothing that the queue was given is donated before the last segments, none of which uses what another gives:
+C code runs these without an interrupt, and an error or an interrupt before leaves everything as it was noted.  What
+segments give each other is donated to its last user.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -38,37 +39,64 @@ class Segment(NamedTuple):
     free: tuple[int, ...]  # what no later segment uses
 
 
-def segments_of(fused: Any, kinds: tuple[Any, ...]) -> list[Segment]:
-    """Return the segments of a queue's program, in order; none if it has too few parts that repeat.
+def repeats(words: Sequence[Any], longest: int) -> list[tuple[int, int, int]]:
+    """Return (start, end, period) of each run of hashable values that repeats at least once: the longest runs first."""
+    numbers: dict[Any, int] = {}
+    line = np.array([numbers.setdefault(word, len(numbers)) for word in words])
+    runs = []
+    for period in range(1, min(len(words) // 2, longest) + 1):
+        same = np.diff(np.concatenate(([0], line[:-period] == line[period:], [0])).astype(np.int8))
+        for start, end in zip(np.flatnonzero(same == 1).tolist(), np.flatnonzero(same == -1).tolist()):
+            if end - start >= period:
+                runs.append((start, end + period, period))
+    return sorted(runs, key=lambda run: (run[0] - run[1], run[2]))
+
+
+def segments_of(fused: Any, kinds: tuple[Any, ...]) -> "Segments | None":
+    """Return the segments of a queue's program; None if it has too few parts that repeat.
 
     kinds: JAX's x64 mode and the avals of the inputs.
     """
     count = len(fused.programs)
-    if count < LEAST:
-        return []
-    avals = _avals(fused, kinds)
-    if avals is None:
-        return []
-    bounds = [0, *_bounds(fused, avals), count]
-    return _cut(fused, bounds, avals) if len(bounds) > 3 else []
+    avals = _avals(fused, kinds) if count >= LEAST else None
+    cuts = [] if avals is None else _bounds(fused, avals)
+    return _cut(fused, [0, *cuts, count], avals) if cuts else None
 
 
-def prepare(segments: list[Segment]) -> None:
-    """Compile the different programs of the segments at the same time."""
-    compile_ahead((part.jitted, [one(), *part.structs]) for part in {id(s.program): s.program for s in segments}.values())
+class Segments:
+    """The segments of one queue's program."""
 
+    def __init__(self, parts: list[Segment], last: int) -> None:
+        self.parts = parts
+        self.last = last  # the number of the first of the last segments
 
-def run_before(segments: list[Segment], values: list[Any], live: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-    """Run all but the last segment; return the operands of the last, and the live results of those before."""
-    found: dict[int, Any] = {}
-    for program, inputs, outputs, free in segments[:-1]:
-        results = program.jitted(one(), *[values[-c - 1] if c < 0 else found[c] for c in inputs])
-        found.update(zip(outputs, results))
-        for code in free:
-            del found[code]
-        del results
-    last = [values[-c - 1] if c < 0 else found[c] for c in segments[-1].inputs]
-    return last, [found[code] for code in live if code in found]
+    def compile(self) -> None:
+        """Compile the different programs at the same time."""
+        different = {id(part.program): part.program for part in self.parts}
+        compile_ahead((program.jitted, [one(), *program.structs]) for program in different.values())
+
+    def run(self, values: list[Any], live: tuple[int, ...]) -> tuple[list[Any], list[tuple[Any, ...]]]:
+        """Run all but the last segments; return their live results, and the calls of the last: (function, *operands).
+
+        values: the inputs of the queue.
+        """
+        found: dict[int, Any] = {}
+        for program, inputs, outputs, free in self.parts[: self.last]:
+            results = program.jitted(one(), *[values[-c - 1] if c < 0 else found[c] for c in inputs])
+            found.update(zip(outputs, results))
+            for code in free:
+                del found[code]
+            del results
+        calls = [
+            (part.program.jitted, one(), *[values[-c - 1] if c < 0 else found[c] for c in part.inputs])
+            for part in self.parts[self.last :]
+        ]
+        return [found[code] for code in live if code in found], calls
+
+    def taken(self, count: int) -> set[int]:
+        """Return the numbers of the queue's inputs that the first `count` of the last segments were given to keep."""
+        ran = self.parts[self.last : self.last + count]
+        return {-c - 1 for part in ran for i in part.program.donated if (c := part.inputs[i]) < 0}
 
 
 def _avals(fused: Any, kinds: tuple[Any, ...]) -> dict[int, Any] | None:
@@ -102,23 +130,14 @@ def _results(n: int, avals: dict[Any, Any]) -> Iterator[int]:
 
 def _bounds(fused: Any, avals: dict[Any, Any]) -> list[int]:
     """Return the entries at which the queue is cut; none if what repeats is not worth it."""
-    kinds: dict[Any, int] = {}
     count = len(fused.programs)
     # Entries are alike if they call one program with operands of the same shapes, as many entries behind them.
-    words = np.array([
-        kinds.setdefault((fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])), len(kinds))
-        for n in range(count)
-    ])  # fmt: skip
-    runs = []
-    for period in range(1, min(count // 2, LONGEST) + 1):
-        same = np.concatenate(([0], words[:-period] == words[period:], [0])).astype(np.int8)
-        starts, ends = np.flatnonzero(np.diff(same) == 1), np.flatnonzero(np.diff(same) == -1)
-        runs += [(int(e) + period - int(s), -period, int(s)) for s, e in zip(starts, ends) if e - s >= period]
+    words = [(fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])) for n in range(count)]
     taken, cuts, spared = np.zeros(count, bool), set(), 0
     lasts = _last_uses(fused)
-    for length, period, start in sorted(runs, reverse=True):
-        if not taken[start : start + length].any():
-            groups = _groups(fused, avals, lasts, start, start + length, -period)
+    for start, end, period in repeats(words, LONGEST):
+        if not taken[start:end].any():
+            groups = _groups(fused, avals, lasts, start, end, period)
             if len(groups) > 2:
                 taken[groups[0] : groups[-1]] = True
                 cuts.update(groups)
@@ -170,13 +189,16 @@ def _groups(fused: Any, avals: dict[Any, Any], lasts: dict[int, int], start: int
     return list(range(first, end + 1, several * period))
 
 
-def _cut(fused: Any, bounds: list[int], avals: dict[Any, Any]) -> list[Segment]:
+def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:
     segments, programs = [], {}
     users = {}  # by code: the last segment that uses it
     where = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     for n, codes in enumerate(fused.codes):
         users.update(dict.fromkeys(_flat(codes), int(where[n])))
-    live, final = frozenset(fused.live), len(bounds) - 2
+    live, last = frozenset(fused.live), len(bounds) - 2
+    while last and not any(users.get(code, 0) >= last for n in range(bounds[last - 1], bounds[last])
+                           for code in _results(n, avals)):  # fmt: skip
+        last -= 1
     given = {-i - 1 for i in fused.donated}
     for number, (start, end) in enumerate(zip(bounds, bounds[1:])):
         own = [code for n in range(start, end) for code in _results(n, avals)]
@@ -194,9 +216,9 @@ def _cut(fused: Any, bounds: list[int], avals: dict[Any, Any]) -> list[Segment]:
 
         codes = tuple([named(fused.codes[n]) for n in range(start, end)])
         free = tuple([c for c in inputs if c >= 0 and c not in live and users[c] == number])
-        may = given if number == final else set()
+        may = given if number >= last else set()
         donated = tuple(_fitting([avals[code] for code in outputs], [
-            (i, avals[code]) for i, code in enumerate(inputs) if code in free or code in may
+            (i, avals[code]) for i, code in enumerate(inputs) if code in free or (code in may and users[code] == number)
         ]))  # fmt: skip
         kinds = tuple([avals[code] for code in inputs])
         key = fused.programs[start:end], codes, tuple([names[code] for code in outputs]), donated, kinds
@@ -205,7 +227,7 @@ def _cut(fused: Any, bounds: list[int], avals: dict[Any, Any]) -> list[Segment]:
             program = programs[key] = fused.__class__(*key[:4])
             program.structs = [aval.struct for aval in kinds]
         segments.append(Segment(program, tuple(inputs), outputs, free))
-    return segments
+    return Segments(segments, last)
 
 
 def _fitting(results: list[Any], operands: list[tuple[int, Any]]) -> Iterator[int]:

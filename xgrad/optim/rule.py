@@ -29,11 +29,13 @@ from ..config import state as modes
 from ..dispatch.call import call
 from ..dispatch.multi_write import Together, direct
 from ..dispatch.operator import Operator
+from ..execution.segments import repeats
 from ..execution.shapes import MOST_RESULTS
 from ..tensor import Tensor, from_foreign
 
 _MOST = 256  # vectors of hyperparameters that are kept
 _MOST_SHARDINGS = 4096
+_FEW = 24  # parameters, whose program compiles in a second, and beside whose update a launch costs little
 
 
 class Rule(NamedTuple):
@@ -121,14 +123,9 @@ def ahead(
     """
     form, operands = _form(rule, arrays, hyper, options, None, None)
     first = [t._read() if isinstance(t, Tensor) else t for t in operands]
-    size = (MOST_RESULTS - 1) // len(written[0])
+    parts = _parts(tuple([(own[0].shape, own[0].dtype) for own in written]), (MOST_RESULTS - 1) // len(written[0]))
     return [
-        Ahead(
-            _together(form, len(written[i : i + size])),
-            [*itertools.chain(*written[i : i + size])],
-            [*first, *grads[i : i + size]],
-        )
-        for i in range(0, len(written), size)
+        Ahead(_together(form, j - i), [*itertools.chain(*written[i:j])], [*first, *grads[i:j]]) for i, j in parts
     ]
 
 
@@ -143,7 +140,24 @@ def _shares(written: list[list[Tensor]], size: int) -> list[list[int]]:
     places: dict[Any, list[int]] = {}
     for i, own in enumerate(written):
         places.setdefault(_devices(own[0]._placed()), []).append(i)
-    return [found[i : i + size] for found in places.values() for i in range(0, len(found), size)]
+    shares = []
+    for found in places.values():
+        kinds = tuple([(written[i][0].shape, written[i][0].dtype) for i in found]) if len(found) > _FEW else ()
+        shares += [found[i:j] for i, j in _parts(kinds, size)] if kinds else [found]
+    return shares
+
+
+@functools.lru_cache(maxsize=_MOST)
+def _parts(kinds: tuple[Any, ...], size: int) -> list[tuple[int, int]]:
+    """Return the first and last parameters of each program, at most `size`: those of equal layers are one program."""
+    start = end = step = 0
+    for start, end, period in repeats(kinds, size // 2)[:1]:
+        step = -(-_FEW // period) * period
+        end -= (end - start) % step
+    if not step or step > size or end - start < 2 * step:
+        start, end, step = 0, len(kinds), size
+    bounds = [*range(0, start, size), *range(start, end, step), *range(end, len(kinds), size), len(kinds)]
+    return [*itertools.pairwise(bounds)]
 
 
 _known_devices: dict[int, tuple[Any, Any]] = {}  # {id of a sharding: (it, its devices)}: a set takes 1 µs to make
