@@ -5,7 +5,8 @@
 
 XLA's time grows with the operations of a program, and faster in deep ones.  A run of entries that repeat with a period
 is cut into groups of a few periods, long enough that a launch costs little beside them, at the place of the period where
-the fewest bytes pass from one to the next.  Equal groups are one program.
+the fewest bytes pass from one to the next.  Equal groups are one program.  What XLA fuses into one loop, element by
+element, stays together for many more operations.
 
 Invariant: nothing that the queue was given is donated before the last segments, none of which uses what another gives:
 C code runs these without an interrupt, and an error or an interrupt before leaves everything as it was noted.  What
@@ -18,15 +19,18 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
+from ..base.jax_compat import INNER
 from .programs.ahead import compile_ahead
+from .programs.chains import ends_chain
 from .scalars import one
-from .shapes import AT_ONCE, avals_of
+from .shapes import AT_ONCE, avals_of, structs_of
 
 LEAST = 64  # entries that need not be compiled, so that cutting pays
 NEAR = 8  # entries: farther operands of entries that are alike may be at different distances
 LONGEST = 1024  # entries of a period
-ENTRIES, BYTES = 512, 1 << 23  # a group has so many entries, or results of so many bytes
+OPERATIONS, BYTES = 256, 1 << 23  # a group has so many operations, or results of so many bytes and a product among them
 _SMALL = frozenset({"write", "adjoint", "sum"})  # roles of programs that may work in their first operand's memory
 
 
@@ -59,8 +63,10 @@ def segments_of(fused: Any, kinds: tuple[Any, ...]) -> "Segments | None":
     """
     count = len(fused.programs)
     avals = _avals(fused, kinds) if count >= LEAST else None
-    cuts = [] if avals is None else _bounds(fused, avals)
-    return _cut(fused, [0, *cuts, count], avals) if cuts else None
+    if avals is None:
+        return None
+    cuts = _Cuts(fused, avals)
+    return _cut(fused, sorted(cuts.places | {0, count}), avals) if cuts.spared >= LEAST else None
 
 
 class Segments:
@@ -117,10 +123,6 @@ def _avals(fused: Any, kinds: tuple[Any, ...]) -> dict[int, Any] | None:
     return avals
 
 
-def _size(aval: Any) -> int:
-    return aval.size * aval.dtype.itemsize
-
-
 def _results(n: int, avals: dict[Any, Any]) -> Iterator[int]:
     code = n << 8
     while code in avals:
@@ -128,21 +130,58 @@ def _results(n: int, avals: dict[Any, Any]) -> Iterator[int]:
         code += 1
 
 
-def _bounds(fused: Any, avals: dict[Any, Any]) -> list[int]:
-    """Return the entries at which the queue is cut; none if what repeats is not worth it."""
-    count = len(fused.programs)
-    # Entries are alike if they call one program with operands of the same shapes, as many entries behind them.
-    words = [(fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])) for n in range(count)]
-    taken, cuts, spared = np.zeros(count, bool), set(), 0
-    lasts = _last_uses(fused)
-    for start, end, period in repeats(words, LONGEST):
-        if not taken[start:end].any():
-            groups = _groups(fused, avals, lasts, start, end, period)
-            if len(groups) > 2:
-                taken[groups[0] : groups[-1]] = True
-                cuts.update(groups)
-                spared += groups[-1] - groups[1]
-    return sorted(cuts - {0, count}) if spared >= LEAST else []
+class _Cuts:
+    """The places at which a queue is cut."""
+
+    def __init__(self, fused: Any, avals: dict[Any, Any]) -> None:
+        self.fused, self.avals = fused, avals
+        count = len(fused.programs)
+        # Entries are alike if they call one program with operands of the same shapes, as many entries behind them.
+        self.words = [(fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])) for n in range(count)]
+        self.lasts: dict[int, int] = {code: n for n, codes in enumerate(fused.codes) for code in _flat(codes)}
+        self.lasts.update(dict.fromkeys(fused.live, count))
+        self.facts: dict[Any, tuple[int, bool]] = {}
+        self.spared = 0  # entries that are not compiled
+        self.places: set[int] = self._between(0, count)
+
+    def _between(self, start: int, end: int) -> set[int]:
+        """Return the cuts between two entries: those of the longest run, and those within its groups and around it."""
+        tried: list[tuple[int, int]] = []
+        for first, last, period in repeats(self.words[start:end], LONGEST):
+            first, last = first + start, last + start
+            if any(a <= first and last <= b for a, b in tried):  # the same with a multiple of the period
+                continue
+            tried.append((first, last))
+            groups = self._groups(first, last, period)
+            if len(groups) < 3:
+                continue
+            self.spared += groups[-1] - groups[1]
+            within = self._between(groups[0], groups[1]) if groups[1] - groups[0] > LEAST else set()
+            cuts = {*groups} | {cut - groups[0] + group for cut in within for group in groups[:-1]}
+            return cuts | self._between(start, groups[0]) | self._between(groups[-1], end)
+        return set()
+
+    def _groups(self, start: int, end: int, period: int) -> list[int]:
+        """Return the bounds of groups of whole periods of a run."""
+        work = operations = 0
+        alone = False
+        across = np.zeros(end - start + 1, np.int64)  # bytes that pass each place, of what is not used after the run
+        for n in range(start, end):
+            for code in _results(n, self.avals):
+                size = self.avals[code].size * self.avals[code].dtype.itemsize
+                if n < start + period and self.fused.programs[n].role not in _SMALL:
+                    work += size
+                if n < (last := self.lasts.get(code, n)) < end:
+                    across[n + 1 - start] += size
+                    across[last + 1 - start] -= size
+        for word in self.words[start : start + period]:
+            if word not in self.facts:
+                self.facts[word] = _facts(*word[:2])
+            operations += self.facts[word][0]
+            alone |= self.facts[word][1]
+        several = max(1, min(-(-OPERATIONS // max(operations, 1)), -(-BYTES // max(work, 1)) if alone else end))
+        passing = np.cumsum(across)[period : 2 * period]  # seen from the second period, which has one before it
+        return list(range(start + int(np.argmin(passing)), end + 1, several * period))
 
 
 def _distances(n: int, codes: Any) -> Any:
@@ -156,13 +195,6 @@ def _distances(n: int, codes: Any) -> Any:
     return None if codes is None else distance if distance < NEAR << 8 else 0
 
 
-def _last_uses(fused: Any) -> dict[int, int]:
-    """Return for each code the last entry that uses it; the end of the queue for live results."""
-    lasts = {code: n for n, codes in enumerate(fused.codes) for code in _flat(codes)}
-    lasts.update(dict.fromkeys(fused.live, len(fused.programs)))
-    return lasts
-
-
 def _flat(code: Any) -> Iterator[int]:
     if code.__class__ is tuple:
         for part in code:
@@ -171,22 +203,15 @@ def _flat(code: Any) -> Iterator[int]:
         yield code
 
 
-def _groups(fused: Any, avals: dict[Any, Any], lasts: dict[int, int], start: int, end: int, period: int) -> list[int]:
-    """Return where a run that repeats with a period is cut: the bounds of groups of whole periods."""
-    work = passing = 0
-    across = np.zeros(end - start + 1, np.int64)  # bytes that pass each place, of what is not used after the run
-    for n in range(start, end):
-        for code in _results(n, avals):
-            size = _size(avals[code])
-            if n < start + period and fused.programs[n].role not in _SMALL:
-                work += size
-            if n < (last := lasts.get(code, n)) < end:
-                across[n + 1 - start] += size
-                across[last + 1 - start] -= size
-    passing = np.cumsum(across)[period : 2 * period]  # seen from the second period, which has one before it
-    first = start + int(np.argmin(passing))
-    several = max(1, min(-(-ENTRIES // period), -(-BYTES // max(work, 1))))
-    return list(range(first, end + 1, several * period))
+def _facts(program: Any, key: tuple[Any, ...]) -> tuple[int, bool]:
+    """Return the number of operations of a program, and True if XLA does not fuse it with those around it."""
+
+    def count(jaxpr: Any) -> int:
+        inner = (jax.tree.leaves(eqn.params.get(INNER)) for eqn in jaxpr.eqns)
+        return sum(count(part[0].jaxpr) if part and isinstance(part[0], ClosedJaxpr) else 1 for part in inner)
+
+    jaxpr = jax.make_jaxpr(program.run)(*structs_of(key[1:])).jaxpr
+    return count(jaxpr), any(map(ends_chain, jaxpr.eqns))
 
 
 def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:

@@ -34,9 +34,10 @@ def aval_of_number(kind: type, x64: bool) -> Aval:
     return aval_of((), np.dtype(jax.dtypes.canonicalize_dtype(NUMBERS[kind])), kind is not bool)
 
 
-def _structs(key: Any) -> Any:
+def structs_of(key: Any) -> Any:
+    """Return the `jax.ShapeDtypeStruct`s of avals, in tuples as they are."""
     if key.__class__ is tuple:
-        return tuple([_structs(k) for k in key])
+        return tuple([structs_of(k) for k in key])
     return None if key is None else key.struct
 
 
@@ -51,7 +52,7 @@ def avals_of(program: Any, key: tuple[Any, ...]) -> Any:
     if not x64 and any(aval.dtype in WIDE for aval in jax.tree.leaves(given)):
         _remember(program, key, AT_ONCE)  # it refuses them, or converts them: JAX's rules would narrow them
         return AT_ONCE
-    out = jax.eval_shape(program.run, *map(_structs, given))
+    out = jax.eval_shape(program.run, *map(structs_of, given))
     if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
         found: Any = tuple([aval_of(o.shape, o.dtype, o.weak_type) for o in out])
     elif hasattr(out, "shape"):

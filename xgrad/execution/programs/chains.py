@@ -75,7 +75,7 @@ def _parts(jaxpr: Any) -> Iterator[tuple[bool, list[Any]]]:
     row: list[Any] = []
     depths: dict[Any, int] = {}  # of what the row computes: how many of its operations stand behind one another
     for eqn in (*jaxpr.eqns, None):
-        if eqn is not None and not _ends(eqn):
+        if eqn is not None and not ends_chain(eqn):
             row.append(eqn)
             depth = 1 + max((depths.get(v, 0) for v in eqn.invars if not isinstance(v, Literal)), default=0)
             depths.update(dict.fromkeys(eqn.outvars, depth))
@@ -100,8 +100,9 @@ def _functions(row: list[Any], uses: Counter[Any]) -> Iterator[tuple[bool, list[
         yield True, part
 
 
-def _ends(eqn: Any) -> bool:
+def ends_chain(eqn: Any) -> bool:
+    """Return True for an equation that XLA does not fuse with its operands and its users."""
     inner = eqn.params.get(INNER)
     if eqn.effects or eqn.primitive.name.startswith(_ENDS):
         return True
-    return isinstance(inner, ClosedJaxpr) and any(map(_ends, inner.jaxpr.eqns))
+    return isinstance(inner, ClosedJaxpr) and any(map(ends_chain, inner.jaxpr.eqns))
