@@ -5,7 +5,6 @@ import importlib.util
 import sys
 
 import jax
-import numpy as np
 import pytest
 
 import xgrad

@@ -120,7 +120,7 @@ class Fused:
         before, calls = [], [(self.jitted, one(), *values)]
         if self.segments is not None:
             if not self.ran and not any(getattr(value, "committed", False) for value in values):
-                self.segments.compile()
+                recorder.in_threads(self.segments.compile)
             before, calls = self.segments.run(values, self.live)
         if self.ran or not self.donated:
             out.extend(chain((before,), starmap(call, calls)))
@@ -129,6 +129,11 @@ class Fused:
             spare.extend(copied([values[i] for i in self.donated]))
             out.extend([before, *starmap(call, calls)])
         self.ran = True
+
+    @property
+    def launches(self) -> int:
+        """How many programs `run` launches."""
+        return 1 if self.segments is None else len(self.segments.parts)
 
     @property
     def lists(self) -> int:
@@ -191,10 +196,11 @@ class Programs:
                 self.latest = fused
                 return fused
             reason, same = self._reason(key)
-        recorder.new(reason, lines(line), same)
         fused = Fused(*key[:4])
-        if cut:
-            fused.segments = segments_of(fused, key[4])
+        segments = fused.segments = segments_of(fused, key[4]) if cut else None
+        if segments is not None:
+            reason = f"{reason}, in {len(segments.parts)} parts of {len(segments.programs)} programs"
+        recorder.new(reason, lines(line), same)
         with self.lock:
             self.found[key] = self.latest = fused
             while len(self.found) > self.MOST:

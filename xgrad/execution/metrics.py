@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -93,19 +94,25 @@ class Recorder:
         _counts.tracing = _counts.compiling = 0.0
         return time.perf_counter()
 
-    def launched(self, operations: int, results: int, reason: str, place: Any, started: float) -> None:
-        """Count an evaluation of `operations`, with `results` that were alive, for which the line at `place` asked."""
+    def in_threads(self, compile: Callable[[], None]) -> None:
+        """Count the seconds of a function that has other threads compile."""
+        started, traced = time.perf_counter(), _counts.tracing or 0.0
+        compile()
+        _counts.compiling += time.perf_counter() - started - ((_counts.tracing or 0.0) - traced)
+
+    def launched(self, operations: int, launches: int, reason: str, place: Any, started: float) -> None:
+        """Count an evaluation of `operations` by so many launches, for which the line at `place` asked."""
         seconds, tracing, compiling = time.perf_counter() - started, _counts.tracing or 0.0, _counts.compiling
         _counts.tracing = None
         line = lines(place)
         with self.lock:
             self.operations += operations
-            self.launches += results > 0
+            self.launches += launches
             self.evaluations[Evaluation(reason, line)] += 1
             before = self.seconds
             running = max(seconds - tracing - compiling, 0.0)
             self.seconds = before[0] + tracing, before[1] + compiling, before[2] + running
-        log.info("%d operations, %d results, by %s at %s: %.1f ms", operations, results, reason, line, seconds * 1e3)
+        log.info("%d operations, %d launches, by %s at %s: %.1f ms", operations, launches, reason, line, seconds * 1e3)
 
     def metrics(self) -> Metrics:
         """Return the counts."""

@@ -363,7 +363,7 @@ class Queue:
                 self._finish()
         if fused is None:
             self._finish()
-        recorder.launched(len(entries), len(live), reason, line, started)
+        recorder.launched(len(entries), fused.launches if fused is not None else 0, reason, line, started)
 
     def _together(self, where: tuple[int, ...]) -> bool:
         """Return True if entries at these places are one program: with one device only it makes no difference."""
@@ -372,8 +372,8 @@ class Queue:
     def _donated(self, alive: list[Any]) -> tuple[int, ...]:
         """Return the inputs that nothing else refers to and whose memory a result can have.
 
-        An array that something else refers to (a deep copy, NumPy) is copied before the program runs: that of the next
-        step is not shared, and would need another program.
+        An array that something else refers to (a deep copy, NumPy) is copied before the program runs.  The array
+        of the next step is not shared, and would need another program.
         """
         room: Counter[Aval] | None = None
         chosen = []
@@ -451,7 +451,7 @@ class Queue:
         if gone:
             raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
         failure.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")
-        raise out_of_memory(failure) or failure
+        raise (out_of_memory(failure) if isinstance(failure, Exception) else None) or failure
 
     def _finish(self) -> None:
         """Give the results their values, and empty the queue.  An interrupt may come at any call: it is repeated."""

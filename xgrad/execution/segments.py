@@ -1,20 +1,21 @@
-"""Segments: parts of a queue that repeat, the layers of a model or the steps of a loop, compiled once and run one by one.
+"""Segments: parts of a queue that repeat, as layers of a model or steps of a loop do, compiled once, run one by one.
 
     embed [layer layer layer layer] head, their backward [layer' layer' layer' layer'] ..., the optimizer's step
        one program, 4 times                  another one, 4 times
 
 XLA's time grows with the operations of a program, and faster in deep ones.  A run of entries that repeat with a period
-is cut into groups of a few periods, long enough that a launch costs little beside them, at the place of the period where
-the fewest bytes pass from one to the next.  Equal groups are one program.  What XLA fuses into one loop, element by
-element, stays together for many more operations.
+is cut into groups of whole periods, long enough that a launch costs little beside them, at the place of the period
+where the fewest bytes pass from one to the next.  Equal groups are one program.  What XLA fuses into one loop, element
+by element, stays together for many more operations.
 
-Invariant: nothing that the queue was given is donated before the last segments, none of which uses what another gives:
-C code runs these without an interrupt, and an error or an interrupt before leaves everything as it was noted.  What
+Invariant: nothing that the queue was given is donated before the last segments, which use nothing of each other: C code
+runs these without an interrupt, and an error or an interrupt before leaves everything as it was noted.  What
 segments give each other is donated to its last user.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import jax
@@ -76,10 +77,11 @@ class Segments:
         self.parts = parts
         self.last = last  # the number of the first of the last segments
 
+        self.programs: list[Any] = [*{id(part.program): part.program for part in parts}.values()]
+
     def compile(self) -> None:
         """Compile the different programs at the same time."""
-        different = {id(part.program): part.program for part in self.parts}
-        compile_ahead((program.jitted, [one(), *program.structs]) for program in different.values())
+        compile_ahead((program.jitted, [one(), *program.structs]) for program in self.programs)
 
     def run(self, values: list[Any], live: tuple[int, ...]) -> tuple[list[Any], list[tuple[Any, ...]]]:
         """Run all but the last segments; return their live results, and the calls of the last: (function, *operands).
@@ -124,10 +126,8 @@ def _avals(fused: Any, kinds: tuple[Any, ...]) -> dict[int, Any] | None:
 
 
 def _results(n: int, avals: dict[Any, Any]) -> Iterator[int]:
-    code = n << 8
-    while code in avals:
-        yield code
-        code += 1
+    """Yield the codes of an entry's results."""
+    return takewhile(avals.__contains__, range(n << 8, (n + 1) << 8))
 
 
 class _Cuts:
@@ -145,7 +145,7 @@ class _Cuts:
         self.places: set[int] = self._between(0, count)
 
     def _between(self, start: int, end: int) -> set[int]:
-        """Return the cuts between two entries: those of the longest run, and those within its groups and around it."""
+        """Return the cuts between two entries: the longest run's, then cuts within its groups and around it."""
         tried: list[tuple[int, int]] = []
         for first, last, period in repeats(self.words[start:end], LONGEST):
             first, last = first + start, last + start
@@ -215,50 +215,44 @@ def _facts(program: Any, key: tuple[Any, ...]) -> tuple[int, bool]:
 
 
 def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:
-    segments, programs = [], {}
-    users = {}  # by code: the last segment that uses it
-    where = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    for n, codes in enumerate(fused.codes):
-        users.update(dict.fromkeys(_flat(codes), int(where[n])))
-    live, last = frozenset(fused.live), len(bounds) - 2
-    while last and not any(users.get(code, 0) >= last for n in range(bounds[last - 1], bounds[last])
-                           for code in _results(n, avals)):  # fmt: skip
+    """Make the segments between the bounds."""
+    parts, programs = [], {}
+    where = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)).tolist()
+    users = {code: where[n] for n, codes in enumerate(fused.codes) for code in _flat(codes)}  # the last segment of each
+    live, given = frozenset(fused.live), {-i - 1 for i in fused.donated}
+    last = len(bounds) - 2
+    while last and not any(
+        users.get(c, 0) >= last for n in range(*bounds[last - 1 : last + 1]) for c in _results(n, avals)
+    ):
         last -= 1
-    given = {-i - 1 for i in fused.donated}
-    for number, (start, end) in enumerate(zip(bounds, bounds[1:])):
-        own = [code for n in range(start, end) for code in _results(n, avals)]
-        outputs = tuple([code for code in own if code in live or users.get(code, number) > number])
-        names: dict[int, int] = {(n << 8) + i: ((n - start) << 8) + i for n in range(start, end) for i in range(256)}
-        inputs: list[int] = []
-
-        def named(code: Any) -> Any:
-            if code.__class__ is tuple:
-                return tuple(map(named, code))
-            if code is not None and code not in names:
-                inputs.append(code)
-                names[code] = -len(inputs)
-            return None if code is None else names[code]
-
-        codes = tuple([named(fused.codes[n]) for n in range(start, end)])
-        free = tuple([c for c in inputs if c >= 0 and c not in live and users[c] == number])
-        may = given if number >= last else set()
-        donated = tuple(_fitting([avals[code] for code in outputs], [
-            (i, avals[code]) for i, code in enumerate(inputs) if code in free or (code in may and users[code] == number)
-        ]))  # fmt: skip
-        kinds = tuple([avals[code] for code in inputs])
-        key = fused.programs[start:end], codes, tuple([names[code] for code in outputs]), donated, kinds
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        results = [code for n in range(start, end) for code in _results(n, avals)]
+        outputs = [code for code in results if code in live or users.get(code, number) > number]
+        inputs = [*dict.fromkeys(c for n in range(start, end) for c in _flat(fused.codes[n]) if c < start << 8)]
+        free = [code for code in inputs if code >= 0 and code not in live and users[code] == number]
+        may = [code for code in inputs if number >= last and code in given and users[code] == number]
+        room, donated = Counter([avals[code] for code in outputs]), []
+        for code in (*may, *free):
+            if room[avals[code]] > 0:
+                room[avals[code]] -= 1
+                donated.append(inputs.index(code))
+        names = {code: code - (start << 8) for code in results} | {code: -i - 1 for i, code in enumerate(inputs)}
+        key = (
+            fused.programs[start:end],
+            tuple([_renamed(codes, names) for codes in fused.codes[start:end]]),
+            tuple([names[code] for code in outputs]),
+            tuple(sorted(donated)),
+            tuple([avals[code] for code in inputs]),
+        )
         program = programs.get(key)
         if program is None:
             program = programs[key] = fused.__class__(*key[:4])
-            program.structs = [aval.struct for aval in kinds]
-        segments.append(Segment(program, tuple(inputs), outputs, free))
-    return Segments(segments, last)
+            program.structs = [aval.struct for aval in key[4]]
+        parts.append(Segment(program, tuple(inputs), tuple(outputs), tuple(free)))
+    return Segments(parts, last)
 
 
-def _fitting(results: list[Any], operands: list[tuple[int, Any]]) -> Iterator[int]:
-    """Yield the operands whose memory a result can have."""
-    room = Counter(results)
-    for i, aval in operands:
-        if room[aval] > 0:
-            room[aval] -= 1
-            yield i
+def _renamed(code: Any, names: dict[int, int]) -> Any:
+    if code.__class__ is tuple:
+        return tuple([_renamed(part, names) for part in code])
+    return None if code is None else names[code]

@@ -124,9 +124,7 @@ def ahead(
     form, operands = _form(rule, arrays, hyper, options, None, None)
     first = [t._read() if isinstance(t, Tensor) else t for t in operands]
     parts = _parts(tuple([(own[0].shape, own[0].dtype) for own in written]), (MOST_RESULTS - 1) // len(written[0]))
-    return [
-        Ahead(_together(form, j - i), [*itertools.chain(*written[i:j])], [*first, *grads[i:j]]) for i, j in parts
-    ]
+    return [Ahead(_together(form, j - i), [*itertools.chain(*written[i:j])], [*first, *grads[i:j]]) for i, j in parts]
 
 
 def _shares(written: list[list[Tensor]], size: int) -> list[list[int]]:
@@ -149,7 +147,7 @@ def _shares(written: list[list[Tensor]], size: int) -> list[list[int]]:
 
 @functools.lru_cache(maxsize=_MOST)
 def _parts(kinds: tuple[Any, ...], size: int) -> list[tuple[int, int]]:
-    """Return the first and last parameters of each program, at most `size`: those of equal layers are one program."""
+    """Return the first and last parameters of each program, at most `size`.  Equal layers have equal programs."""
     start = end = step = 0
     for start, end, period in repeats(kinds, size // 2)[:1]:
         step = -(-_FEW // period) * period
