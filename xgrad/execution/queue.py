@@ -28,15 +28,15 @@ from jax.sharding import SingleDeviceSharding
 
 from ..base.dtypes import x64_enabled
 from ..base.jax_compat import Tracer, in_trace
-from ..base.limits import out_of_memory, x64_for_now
+from ..base.limits import x64_for_now
 from ..config import state
 from .donation import copied, lost, through_jax
-from .fused import operand_of, programs, shown
+from .failures import one_by_one, settle_some
+from .fused import programs, shown
 from .liveness import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .metrics import recorder
 from .owned import lent
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
-from .rollback import put_back
 from .scalars import operands_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
@@ -342,7 +342,7 @@ class Queue:
                 given = [*out]
                 out.clear()
                 if len(given) > 1:
-                    self._partly(fused, alive, given, error)
+                    settle_some(self, fused, alive, given, error)
                 if through_jax(error):
                     programs.forget(fused)  # JAX would run it through Python from now on
                 for i, array in zip(donated, spare):
@@ -352,7 +352,7 @@ class Queue:
                     if gone:
                         for *_, results, _ in entries:
                             give_up(results)
-                        self._drop()
+                        self.drop()
                         raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from error
                     self._one_by_one(error)
                 raise
@@ -402,65 +402,17 @@ class Queue:
         out.append([found[number] for number in fused.live])
 
     def _one_by_one(self, failure: Exception) -> None:
-        """Run each entry for itself after the whole has failed, which finds the one that fails.
-
-        Raises its error.  Entries that do not depend on it have their values then; the others are dropped, and what
-        they were to replace is there again.
-        """
-        found: dict[int, Any] = {}
-        first: Any = None
-        values = [x.value if x.__class__ is Pending else x for x in self.inputs]
-        for n, (program, codes, _, results, line) in enumerate(self.entries):
-            try:
-                operands = [operand_of(code, values, found) for code in codes]
-            except KeyError:  # it depends on the one that failed
-                give_up(results)
-                continue
-            try:
-                out = program.run(*operands)
-            except Exception as error:
-                give_up(results)
-                if first is None:
-                    first = error, program, line
-                continue
-            outs = out if out.__class__ is tuple else (out,)
-            found.update(((n << 8) + i, o) for i, o in enumerate(outs))
-            for p, o in zip(results if results.__class__ is tuple else (results,), outs):
-                if p.queue is self:  # else it is a result in a transcript
-                    p.value, p.queue = o, None
-        put_back(self, found)
-        self._drop()
-        if first is not None:
-            failed, program, line = first
-            error = out_of_memory(failed) or failed
-            error.add_note(f"{program.name}, noted at {lines(line)}, failed when the lazy block's operations ran")
-            raise error
-
-    def _partly(self, fused: Any, alive: list[Pending], given: list[Any], failure: BaseException) -> None:
-        """Settle what the last segments gave before one failed, give up the others' results, and raise the error."""
-        arrays = [*chain.from_iterable(given)]
-        taken = fused.segments.taken(len(given) - 1)
-        inputs = [x.value for i, x in enumerate(self.inputs) if x.__class__ is Pending and i not in taken]
-        for p, array in zip(alive, arrays):
-            p.value, p.queue = array, None
-        for p in alive[len(arrays) :]:
-            p.queue = None
-        put_back(self, dict(zip(fused.live, arrays)))
-        self._drop()
-        gone = [array for array in inputs if array.is_deleted()]
-        if gone:
-            raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
-        failure.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")
-        raise (out_of_memory(failure) if isinstance(failure, Exception) else None) or failure
+        """Run each entry for itself after the whole has failed, and raise the error of the one that fails."""
+        one_by_one(self, failure)
 
     def _finish(self) -> None:
         """Give the results their values, and empty the queue.  An interrupt may come at any call: it is repeated."""
         alive, out = self.done
         for p, array in zip(alive, chain.from_iterable(out)):
             p.value, p.queue = array, None
-        self._drop()
+        self.drop()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         entries, inputs, kinds, known = [], [], [], {}
         self.entries, self.inputs, self.kinds, self.known, self.done = entries, inputs, kinds, known, None
         self.writes = []

@@ -18,11 +18,11 @@ class NoValues(Queue):
 
     def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
         found = super().note(program, operands, owners)
-        self._drop()
+        self.drop()
         return found
 
     def evaluate(self, reason: str, asked: Pending | None = None) -> None:
-        self._drop()
+        self.drop()
         if asked is not None and asked.place:
             if reason in _NUMBERS:
                 raise RuntimeError("Tensor.item() cannot be called on meta tensors")

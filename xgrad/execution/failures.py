@@ -1,0 +1,65 @@
+"""Failures: what becomes of a queue's entries when their program fails, all of it or some of its last segments."""
+
+from itertools import chain
+from typing import Any
+
+from ..base.limits import out_of_memory
+from .donation import lost
+from .fused import operand_of
+from .pending import Pending, give_up
+from .rollback import put_back
+from .source import lines
+
+
+def one_by_one(queue: Any, failure: Exception) -> None:
+    """Run each entry for itself after the whole has failed, which finds the one that fails.
+
+    Raises its error.  Entries that do not depend on it have their values then; the others are dropped, and what
+    they were to replace is there again.
+    """
+    found: dict[int, Any] = {}
+    first: Any = None
+    values = [x.value if x.__class__ is Pending else x for x in queue.inputs]
+    for n, (program, codes, _, results, line) in enumerate(queue.entries):
+        try:
+            operands = [operand_of(code, values, found) for code in codes]
+        except KeyError:  # it depends on the one that failed
+            give_up(results)
+            continue
+        try:
+            out = program.run(*operands)
+        except Exception as error:
+            give_up(results)
+            if first is None:
+                first = error, program, line
+            continue
+        outs = out if out.__class__ is tuple else (out,)
+        found.update(((n << 8) + i, o) for i, o in enumerate(outs))
+        for p, o in zip(results if results.__class__ is tuple else (results,), outs):
+            if p.queue is queue:  # else it is a result in a transcript
+                p.value, p.queue = o, None
+    put_back(queue, found)
+    queue.drop()
+    if first is not None:
+        failed, program, line = first
+        error = out_of_memory(failed) or failed
+        error.add_note(f"{program.name}, noted at {lines(line)}, failed when the lazy block's operations ran")
+        raise error
+
+
+def settle_some(queue: Any, fused: Any, alive: list[Pending], given: list[Any], failure: BaseException) -> None:
+    """Settle what the last segments gave before one failed, give up the others' results, and raise the error."""
+    arrays = [*chain.from_iterable(given)]
+    taken = fused.segments.taken(len(given) - 1)
+    inputs = [x.value for i, x in enumerate(queue.inputs) if x.__class__ is Pending and i not in taken]
+    for p, array in zip(alive, arrays):
+        p.value, p.queue = array, None
+    for p in alive[len(arrays) :]:
+        p.queue = None
+    put_back(queue, dict(zip(fused.live, arrays)))
+    queue.drop()
+    gone = [array for array in inputs if array.is_deleted()]
+    if gone:
+        raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
+    failure.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")
+    raise (out_of_memory(failure) if isinstance(failure, Exception) else None) or failure
