@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from xgrad.views import storage
+from xgrad.execution import references
 
 pytestmark = [
-    pytest.mark.skipif(not storage.DONATION, reason="on a free-threaded Python nothing is donated"),
+    pytest.mark.skipif(not references.COUNTED, reason="on a free-threaded Python nothing is donated"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits addresses as Linux does"),
 ]
 

@@ -21,11 +21,12 @@ from ..errors import PlacementError
 from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..execution.execute import settle
 from ..execution.pending import quietly
+from ..execution.references import deleted, is_deleted
 from ..random import default_generator
 from ..tensor import Tensor, blank
 from ..tensor_methods import pytrees
 from ..views.chain import ViewChain
-from ..views.storage import VersionCounter, no_value, sole, writing
+from ..views.storage import VersionCounter, may_donate, no_value, writing
 from .backward_node import CompiledFunctionBackward
 from .effects import Making, Recipe
 from .generated_run import straight
@@ -242,7 +243,7 @@ class Entry:
                     surely(*with_all)
                 if through_jax(error):
                     self._executable = None  # else JAX would run it through Python from now on
-                gone = [] if done else [array for *_, array in taken if array is not None and array.is_deleted()]
+                gone = [] if done else deleted([array for *_, array in taken])
                 if gone and isinstance(error, Exception):
                     raise lost(gone, f"the program of {self._traced.name}", _UNDONATED) from error
                 raise
@@ -265,7 +266,7 @@ class Entry:
             holder._array = None
             if operands[place] is None:
                 raise no_value()
-            if not (owned and sole(operands, place)):
+            if not (owned and may_donate(operands, place)):
                 entry[2] = operands[place]
                 operands[place] = _copy(operands[place])
 
@@ -307,7 +308,7 @@ class Entry:
                 holder, place, array = entry
                 if array is None:
                     array = entry[2] = operands[place]
-                if array is not None and not array.is_deleted():
+                if array is not None and not is_deleted(array):
                     holder._array = array
                 elif array is not None and isinstance(holder, Tensor):
                     holder._chain = ViewChain.of(array)  # the shape of the lost value

@@ -10,7 +10,6 @@ call that fails or is interrupted leaves each tensor its old value or its new on
 Tensors that are views, that share a storage or are not plain ones are read, and written one after the other (`apart`).
 """
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import attrgetter, is_
@@ -28,13 +27,11 @@ from ..execution.owned import lent
 from ..execution.pending import Pending, declared_of, quietly
 from ..execution.programs.programs import Program, jit_checked
 from ..execution.queue import Queue
+from ..execution.references import all_alone, deleted, each_alone, is_deleted
 from ..execution.rollback import replaces
 from ..execution.shapes import MOST_RESULTS
 from ..tensor import Tensor
-from ..views.storage import DONATION, VersionCounter, no_value, writing
-
-# Like `views.storage.ALONE`, for all arrays of a list at once.
-_ALONE = max(map(sys.getrefcount, [object()]))
+from ..views.storage import VersionCounter, no_value, writing
 
 # A loop in C takes 20 to 60 ns for each tensor, one in Python five times that; XLA's launch takes 1 µs for each.
 _ARRAY, _AVAL, _COUNTER, _OWNED, _SHARDING, _STORAGE, _VALUE = map(
@@ -240,7 +237,7 @@ class _Write:
                     surely(self.settle, arrays, results)
                 if through_jax(error):
                     program.renew()
-                gone = [] if results else [a for a in arrays if a.is_deleted()]
+                gone = [] if results else deleted(arrays)
                 if gone and isinstance(error, Exception):
                     raise lost(gone, self._name, "Leave more memory free (a smaller batch)") from error
                 raise
@@ -255,7 +252,7 @@ class _Write:
         """Put the new values into their holders, or the old ones back.  May be repeated."""
         if not results:
             for holder, array in zip(self.holders, arrays):
-                if not array.is_deleted():
+                if not is_deleted(array):
                     holder._array = array
             return
         for holder, array in zip(self.holders, results[0]):
@@ -279,13 +276,10 @@ class _Write:
         else:
             owned = [h._owned if h is t else h.owned for h, t in zip(self.holders, self._tensors)]
         self._owned = False not in owned
-        if DONATION and self._owned and max(map(sys.getrefcount, arrays), default=0) <= _ALONE:
+        if self._owned and all_alone(arrays):
             return arrays
-        counts = list(map(sys.getrefcount, arrays))
-        return [
-            array if DONATION and mine and count <= _ALONE else copied([array])[0]
-            for array, mine, count in zip(arrays, owned, counts)
-        ]
+        alone = each_alone(arrays)
+        return [array if a and b else copied([array])[0] for array, a, b in zip(arrays, owned, alone)]
 
 
 def _put_aside(need: int | None, arrays: list[Any]) -> list[Any]:

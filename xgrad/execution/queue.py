@@ -7,8 +7,8 @@ A code is the number of an operand: 256 * entry + result for a result of the que
 or a number from outside), None for None, and a tuple for a tuple.  So programs and codes, what is alive, and the
 inputs' avals are the key of the compiled function: the next step of a training loop traces and compiles nothing.
 
-Alive is what something outside of the queue refers to when it is evaluated (liveness.py); the rest is not computed.  An
-input that nothing else refers to any more, because a write replaced it, is donated.
+Alive is what something outside of the queue refers to when it is evaluated (references.py); the rest is not computed.
+An input that nothing else refers to any more, because a write replaced it, is donated.
 
 Invariant: at each moment either the entries are noted and their inputs are there, or all results that are alive have
 their values.  An interrupt between the two finds `done`, and what comes next finishes it.
@@ -31,10 +31,10 @@ from ..base.limits import out_of_memory, x64_for_now
 from ..config import state
 from .donation import lost, through_jax
 from .fused import operand_of, programs, shown
-from .liveness import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .metrics import recorder
 from .owned import lent
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
+from .references import COUNTED, alive_of, attribute_alone, deleted, is_alone, is_deleted
 from .rollback import put_back
 from .scalars import operands_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
@@ -189,7 +189,7 @@ class Queue:
             return None, AT_ONCE, 0
         if isinstance(x, jax.Array):
             sharding = x.sharding
-            if sharding.__class__ is not SingleDeviceSharding or x.is_deleted():
+            if sharding.__class__ is not SingleDeviceSharding or is_deleted(x):
                 return None, AT_ONCE, 0
             where = place_number(sharding) if x.committed else 0
             return self._remember(x, aval_of(x.shape, x.dtype, x.aval.weak_type), where)
@@ -294,7 +294,7 @@ class Queue:
         if not entries:
             return
         called, codes, where, results, _ = zip(*entries)
-        live, alive = alive_of(results, *(AT_REST if COUNTED else (0, 0)))
+        live, alive = alive_of(results)
         one = self._together(where)
         donated = self._donated(alive) if one and COUNTED and live else ()
         fused = None
@@ -327,7 +327,7 @@ class Queue:
                 for i, array in zip(donated, spare):
                     inputs[i].value = array
                 if isinstance(error, Exception):
-                    gone = [x.value for x in inputs if x.__class__ is Pending and x.value.is_deleted()]
+                    gone = deleted([x.value for x in inputs if x.__class__ is Pending])
                     if gone:
                         for *_, results, _ in entries:
                             give_up(results)
@@ -356,10 +356,10 @@ class Queue:
         for i in range(len(inputs)):
             if (
                 inputs[i].__class__ is Pending
-                and References.in_list(inputs, i) <= IN_LIST
+                and is_alone(inputs, i)
                 and inputs[i].owned
                 and inputs[i].nbytes >= DONATE_FROM
-                and References.in_slot(inputs[i]) <= IN_SLOT
+                and attribute_alone(inputs[i], "value")
             ):
                 if room is None:
                     room = Counter([p.aval for p in alive])

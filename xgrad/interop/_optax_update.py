@@ -9,7 +9,6 @@ it is copied first.  Parameters that are views, or share a storage with another 
 returns their updates, which are added one after the other, as PyTorch's in-place operators would do.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import is_
@@ -24,14 +23,13 @@ from ..config import settings
 from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..execution.execute import queue_now, settle
 from ..execution.pending import quietly
+from ..execution.references import all_alone, deleted, each_alone, is_deleted
 from ..tensor import Tensor
-from ..views.storage import DONATION, no_value, writing
+from ..views.storage import no_value, writing
 from ._optax_lazy import note_step
 from ._optax_program import Program
 from ._optax_state import GroupState, Layout, owned_copy
 
-# Like `views.storage.ALONE`, for all arrays of a list at once.
-_ALONE = max(map(sys.getrefcount, [object()]))
 _MOST = 64  # programs of one `Update`
 _added = jax.jit(checked(optax.apply_updates))
 
@@ -174,7 +172,7 @@ class Update:
                     surely(self.settle, arrays, leaves, numbers, results)
                 if through_jax(error):
                     self.programs.clear()  # JAX would run it through Python from now on
-                gone = [] if results else [a for a in (*arrays, *leaves) if a.is_deleted()]
+                gone = [] if results else deleted((*arrays, *leaves))
                 if gone and isinstance(error, Exception):
                     raise lost(gone, "an optimizer's step", "Leave more memory free (a smaller batch)") from error
                 raise
@@ -192,10 +190,10 @@ class Update:
         """Put the new values into their holders, or the old ones back.  May be repeated."""
         if not results:
             for holder, array in zip(self.holders, arrays):
-                if not array.is_deleted():
+                if not is_deleted(array):
                     holder._array = array
             for tensor, array in zip(self.tensors, leaves):
-                tensor._array = None if array.is_deleted() else array
+                tensor._array = None if is_deleted(array) else array
             return
         values, updates, states = results[0]
         for holder, array in zip(self.holders, values):
@@ -238,20 +236,16 @@ class Update:
     def _alone(self, arrays: list) -> bool:
         """Return True if all arrays, which only this list should refer to, may be donated."""
         return (
-            DONATION
-            and False not in [s.owned for s in self.stored]
+            False not in [s.owned for s in self.stored]
             and False not in [p._owned for p in self.bare]
-            and max(map(sys.getrefcount, arrays), default=0) <= _ALONE
+            and all_alone(arrays)
         )
 
     def _copied(self, arrays: list) -> list:
         """Return the arrays, and copies of those that may not be donated."""
-        counts = list(map(sys.getrefcount, arrays))
+        alone = each_alone(arrays)
         owned = [h._owned if isinstance(h, Tensor) else h.owned for h in self.holders]
-        return [
-            array if DONATION and mine and count <= _ALONE else owned_copy(array)
-            for array, mine, count in zip(arrays, owned, counts)
-        ]
+        return [array if mine and one else owned_copy(array) for array, mine, one in zip(arrays, owned, alone)]
 
     def _program(self, others: list, grads: list, extra: dict, functions: dict) -> tuple[Callable, Program]:
         """Return the function to be called with the values, and its program."""

@@ -17,7 +17,6 @@ A tensor without views has no Storage: it *is* its array.  `Tensor._share` makes
 """
 
 import itertools
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +31,7 @@ from ..errors import InferenceTensorError, LostValueError
 from ..execution.donation import Writing, copied, run_writing
 from ..execution.execute import deferred, transferred
 from ..execution.pending import Pending, declared_of
+from ..execution.references import is_alone
 from ..execution.rollback import replaces
 
 _ids = itertools.count(1)
@@ -175,15 +175,6 @@ def value_needed(array: Any, error: Exception) -> Exception:
     return error
 
 
-def _references(values: list, index: int) -> int:
-    return sys.getrefcount(values[index])
-
-
-ALONE = _references([object()], 0)  # the reference count of an object in one list only, read as `sole` does
-# Without a global lock, a count read here may be old when the donation happens.
-DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
 def no_value() -> LostValueError:
     """Return the error of a read that finds no value."""
     return LostValueError(
@@ -192,12 +183,12 @@ def no_value() -> LostValueError:
     )
 
 
-def sole(values: list[Any], index: int) -> bool:
+def may_donate(values: list[Any], index: int) -> bool:
     """Return True if only that list refers to `values[index]`, so that the engine may donate it.
 
     Only for arrays that our own kernels made: foreign ones are copied when they enter the engine.
     """
-    return DONATION and sys.getrefcount(values[index]) <= ALONE and not isinstance(values[index], (Tracer, Pending))
+    return is_alone(values, index) and not isinstance(values[index], (Tracer, Pending))
 
 
 def rewritten(
@@ -218,7 +209,7 @@ def rewritten(
     if box[0] is None:
         raise no_value()
     if settings.declared and (where := declared_of(box[0])) is not None:
-        where.runtime.write(out, box, owned and DONATION and sys.getrefcount(box[0]) <= ALONE, program_of, operands)
+        where.runtime.write(out, box, owned and is_alone(box), program_of, operands)
         replaces(out[0], box[0], holder, owner)
         return
     if settings.special and deferred(box, operands, owned):
@@ -227,7 +218,7 @@ def rewritten(
         return
     traced = isinstance(box[0], Tracer)
     where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that shows where it comes from
-    donate = DONATION and sys.getrefcount(box[0]) <= ALONE and not traced  # as `sole` does
+    donate = is_alone(box) and not traced
     if donate:
         for operand in operands:
             if isinstance(operand, Tracer):
