@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.tensor_methods import printing
 from xgrad.execution import references
+from xgrad.tensor_methods import printing
 
 from ..oracle import leaf
 

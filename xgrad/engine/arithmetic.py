@@ -101,7 +101,7 @@ class _Arrays(Arithmetic):
         if tensor._sparse:
             return SparseGradient(tensor)
         array, storage = tensor._read(), tensor._storage
-        return array if (tensor._owned if storage is None else storage.owned) else _copy(array)
+        return array if (tensor if storage is None else storage)._owned else _copy(array)
 
     def to_tensor(self, grad: Any) -> Any:
         if grad is None:

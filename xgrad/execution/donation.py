@@ -199,7 +199,7 @@ def has_room(need: int, sharding: Any) -> bool:
     return True
 
 
-def surely(finish: Callable[..., Any], *arguments: Any) -> None:
+def complete(finish: Callable[..., Any], *arguments: Any) -> None:
     """Call `finish`, which may be repeated, until it gets through, for the handler of an interrupt: more may follow.
 
     The call itself may be interrupted too, before it is in the block: make it in a `try` of your own.

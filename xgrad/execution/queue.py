@@ -32,7 +32,7 @@ from ..config import state
 from .donation import lost, through_jax
 from .fused import operand_of, programs, shown
 from .metrics import recorder
-from .owned import lent
+from .owned import lend
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
 from .references import COUNTED, alive_of, attribute_alone, deleted, is_alone, is_deleted
 from .rollback import put_back
@@ -105,7 +105,7 @@ class Queue:
                             foreign = x
                             break
                     elif owners is not None and isinstance(x, jax.Array):
-                        x = lent(x, owners[len(codes)])
+                        x = lend(x, owners[len(codes)])
                     code, aval, where = self.known.get(id(x)) or self._input(x)
                     if aval is AT_ONCE:
                         break
