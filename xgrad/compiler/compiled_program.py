@@ -10,6 +10,7 @@ storage under the lock, reads its reference count, and copies it if anything els
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -32,6 +33,9 @@ from .guards.paths import locate
 from .program import one
 from .results import Results
 from .traced import Traced
+
+_STORAGE, _COUNTER = attrgetter("_storage"), attrgetter("_version_counter")
+_TRACKED = {VersionCounter}
 
 
 class Entry:
@@ -59,7 +63,8 @@ class Entry:
         self.places: list[int] = [place for *_, place in writes if place is not None]
         # Roots that are written but not donated.  They are read under the lock: an earlier read could miss a write.
         self._kept = [i for i, _, root in effects.writes if root in used and (not donate or root in kept)]
-        self.versions: Any = effects.versions
+        self.counted: list[int] = [i for i, _ in effects.versions]
+        self.rises: list[int] = [rise for _, rise in effects.versions]
         self._commits = bool(writes or effects.versions)
         # If the program writes, its results stay here, under the lock, until the storages have them.
         self.results: Any = Results() if self._commits else None
@@ -340,26 +345,34 @@ class _Write(Transaction):
     """What one call of a compiled function writes."""
 
     def __init__(self, entry: Entry, tensors: list[Any], done: list[Any]) -> None:
-        storages = [tensors[i]._storage for i in entry.written]
-        holders = [tensors[i] if s is None else s for i, s in zip(entry.written, storages)]
-        counters, rises = [], []
-        for i, rise in entry.versions:
-            tensor = tensors[i]
-            if tensor._version_counter is None:
-                tensor._bump(0)
-            counter = tensor._version_counter
-            if counter.__class__ is VersionCounter:
-                counters.append(counter)
-                rises.append(rise)
-            else:
-                tensor._bump(rise)  # an inference tensor's, on which nothing relies
+        written = [*map(tensors.__getitem__, entry.written)]
+        storages = [*map(_STORAGE, written)]
+        holders = [t if s is None else s for t, s in zip(written, storages)]
+        counters, rises = [*map(_COUNTER, map(tensors.__getitem__, entry.counted))], entry.rises
+        if not {*map(type, counters)} <= _TRACKED:
+            counters, rises = self._tracked(entry, tensors)
         count = len(entry.places)
         taken = holders if count == len(holders) else holders[:count]
         if settings.special:
             for holder in taken:
                 settle(holder)
-        super().__init__(holders, [s for s in storages if s is not None], counters, rises, taken)
+        super().__init__(holders, [*filter(None, storages)], counters, rises, taken)
         self.results, self.done, self._new = entry.results, done, entry.new
+
+    @staticmethod
+    def _tracked(entry: Entry, tensors: list[Any]) -> tuple[list[VersionCounter], list[int]]:
+        """Return counters, made if there were none, and by how much they rise."""
+        counters, rises = [], []
+        for i, rise in zip(entry.counted, entry.rises):
+            tensor = tensors[i]
+            if tensor._version_counter is None:
+                tensor._bump(0)
+            if tensor._version_counter.__class__ is VersionCounter:
+                counters.append(tensor._version_counter)
+                rises.append(rise)
+            else:
+                tensor._bump(rise)  # an inference tensor's, on which nothing relies
+        return counters, rises
 
     def values(self, out: Any) -> list[Any]:
         return [*map(out.__getitem__, self._new)]

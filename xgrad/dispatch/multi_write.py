@@ -11,7 +11,7 @@ Tensors that are views, that share a storage or are not plain ones are read, and
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -163,24 +163,25 @@ class Donating:
             return list(function(written, read))
 
         whole.__name__ = self.name = name
-        self._whole, self._where = whole, where
+        self._whole, self.where = whole, where
         self.renew()
 
     def renew(self) -> None:
-        placed = {} if self._where is None else {"out_shardings": self._where}
+        placed = {} if self.where is None else {"out_shardings": self.where}
         self.jitted: Any = jax.jit(checked(self._whole), donate_argnums=(0,), **placed)
         self._needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for each set of operands
         self._last: tuple[list[Any], int] = [], 0  # the avals of its last arrays, and what it needs for them
 
     def needs(self, arrays: list[Any]) -> tuple[int, bool]:
-        avals, need = self._last
-        if len(avals) == len(arrays) and all(map(is_, map(_AVAL, arrays), avals)):
-            return need, True
-        found = self._needs.get(_kind(arrays))
-        if found is None:
-            return 0, False
-        self._last = [*map(_AVAL, arrays)], found
-        return found, True
+        avals = [*map(_AVAL, arrays)]
+        last, need = self._last
+        if avals != last:
+            found = self._needs.get(_kind(arrays))
+            if found is None:
+                return 0, False
+            self._last = avals, found
+            return found, True
+        return need, True
 
     def call(self, given: list[Any], operands: list[Any], results: list[Any]) -> None:
         results.extend(map(self.jitted, [given], [operands]))
@@ -202,7 +203,7 @@ class Write(Transaction):
                     t._bump(0)  # it has a counter now; raises for a tensor that may not be written
             counters = [t._version_counter for t in tensors if not t._inference]
         holders = tensors if bare else _owners(tensors, storages)
-        super().__init__(holders, () if bare else [s for s in storages if s is not None], counters)
+        super().__init__(holders, () if bare else [*filter(None, storages)], counters)
 
 
 def holders_of(tensors: Sequence[Any]) -> Sequence[Any] | None:

@@ -62,6 +62,7 @@ class Program:
 
         self._whole = whole
         self.write: MultiWrite = MultiWrite(whole, "optimizer_step")
+        self.donating: Donating | None = None
         self._lifted: dict[str, Callable] = {}
 
     def shapes(self, written: list[Any], read: list[Any], functions: dict[str, Callable]) -> list:
@@ -69,18 +70,21 @@ class Program:
         with self._functions.holding(functions):
             return jax.eval_shape(self._whole, written, read)
 
-    def now(self, written: list[Any], read: list[Any], functions: dict[str, Callable], others: int) -> DonatingProgram:
-        """Return the program of this step; `others`: the first ones that are read also get a result."""
-        places = [*written, *read[:others]]
-        where = [array.sharding for array in places] if any(map(spread, places)) else None
-        donating = self.write.on(where)
-        if not functions:
-            return donating
-        holding, called = self._functions.holding, self._functions.called
-        if called:
+    def placed(self, arrays: list[Any]) -> Donating:
+        """Return the program for results placed as these arrays are, which stands for all later steps."""
+        where = [array.sharding for array in arrays] if any(map(spread, arrays)) else None
+        self.donating = self.write.on(where)
+        return self.donating
+
+    def with_functions(
+        self, donating: Donating, written: list[Any], read: list[Any], functions: dict[str, Callable]
+    ) -> DonatingProgram:
+        """Return the program of a step that calls these functions."""
+        holding = self._functions.holding
+        if self._functions.called:
             with holding(functions):
                 closed = jax.make_jaxpr(self._whole)(written, read)
-            return _Once(donating, self._lift(closed, len(written), where), self._lifted)
+            return _Once(donating, self._lift(closed, len(written), donating.where), self._lifted)
 
         def run(written: list[Any], read: list[Any]) -> list[Any]:
             with holding(functions):  # in case JAX traces it again

@@ -18,14 +18,15 @@ import optax
 
 from ..base.limits import checked
 from ..config import settings
-from ..dispatch.multi_write import Write
 from ..execution.execute import queue_now, settle
 from ..execution.pending import Pending, quietly
 from ..tensor import Tensor
+from ..views.transaction import Transaction
 from ._optax_program import Program
 from ._optax_state import GroupState, Layout
 
 _MOST = 64  # programs of one `Update`
+_NO_EXTRA = jax.tree.structure({})
 _added = jax.jit(checked(optax.apply_updates))
 
 
@@ -108,31 +109,35 @@ class Update:
         self.chains = [p._chain for p in params]
         self.direct = direct_of(params)
         self.others = [p for p, direct in zip(params, self.direct) if not direct]
-        self.written = [p for p, direct in zip(params, self.direct) if direct]
-        self.own = len(self.written)
-        self.written += [tensor for state in states for tensor in state.tensors]
+        self.own = [p for p, direct in zip(params, self.direct) if direct]
+        self.written = [*self.own, *[tensor for state in states for tensor in state.tensors]]
+        self.holders: list[Any] = [t if t._storage is None else t._storage for t in self.written]
+        self.stored: list[Any] = [p._storage for p in self.own if p._storage is not None]
         self.programs: dict[Any, Program] = {}
 
     def holds(self) -> bool:
         """Return True if the parameters still have the same storages and chains."""
-        params, storages = self.params, self.storages
-        return all(map(is_, [p._storage for p in params], storages)) and (
-            not any(storages) or all(map(is_, [p._chain for p in params], self.chains))
+        params = self.params
+        return all(map(is_, [p._storage for p in params], self.storages)) and (
+            not (self.stored or self.others) or all(map(is_, [p._chain for p in params], self.chains))
         )
 
     def run(self, grads: list, extra: dict[str, Any], functions: dict[str, Callable]) -> None:
         """Do the step."""
-        further, tree = jax.tree.flatten(extra)
+        further, tree = jax.tree.flatten(extra) if extra else ([], _NO_EXTRA)
         read = [*[p._read() for p in self.others], *grads, *further]
         if settings.special:
             queue = None if functions or self.others else queue_now()
             if queue is not None and self._program(tree, read, {}).write.note(queue, self.written, read):
                 return
-            for tensor in self.written:  # a lazy block may have left Pendings
-                settle(tensor if tensor._storage is None else tensor._storage)
+            for holder in self.holders:  # a lazy block may have left Pendings
+                settle(holder)
             read = [*map(quietly, read)]
         program = self._program(tree, read, functions)
-        _Step(self).run(program.now(self._arrays(), read, functions, len(self.others)), read)
+        donating: Any = program.donating or program.placed([*self._arrays(), *read[: len(self.others)]])
+        if functions:
+            donating = program.with_functions(donating, self._arrays(), read, functions)
+        (_Apart if self.others else _Step)(self).run(donating, read)
 
     def _arrays(self) -> list[Any]:
         return [tensor._held() for tensor in self.written]
@@ -147,14 +152,15 @@ class Update:
             program = Program(self._step(tree))
             while True:
                 avals = program.shapes([*map(_like, self._arrays())], [*map(_like, read)], functions)
-                if settled(self.states, self.parts, avals[self.own : len(self.written)]):
+                if settled(self.states, self.parts, avals[len(self.own) : len(self.written)]):
                     break
             self.programs[key] = program
         return program
 
     def _step(self, tree: Any) -> Callable[[list, list, dict], list]:
         """Return the function to be compiled.  It refers to no parameter, directly or indirectly."""
-        parts, direct, own, others, gradients = self.parts, self.direct, self.own, len(self.others), len(self.params)
+        parts, direct = self.parts, self.direct
+        own, others, gradients = len(self.own), len(self.others), len(self.params)
 
         def step(written: list, read: list, functions: dict) -> list:
             mine, theirs = iter(written[:own]), iter(read[:others])
@@ -167,31 +173,37 @@ class Update:
         return step
 
 
-class _Step(Write):
-    """The write of one step: of parameters and state, and then of the parameters that get their updates added."""
+class _Step(Transaction):
+    """The write of one step: of parameters, whose versions rise, and of the state."""
 
     def __init__(self, update: Update) -> None:
-        super().__init__(update.written)
+        super().__init__(update.holders, update.stored, [p._version_counter for p in update.own])
+
+
+class _Apart(_Step):
+    """A step with parameters that get their updates added, once the others and the state are written."""
+
+    def __init__(self, update: Update) -> None:
+        super().__init__(update)
         self._others = update.others
-        self._versions: list[int] = []  # of the others, once their updates are added
+        self._raised: list[int] = []  # the others' versions, once their updates are added
 
     def take(self) -> list[Any]:
         given = super().take()
-        rising = dict(zip(map(id, self.counters), self.versions)) if self._others else {}
+        versions: dict[int, int] = dict(zip(map(id, self.counters), self.versions))
         for param in self._others:
             counter: Any = param._version_counter
-            version: int = rising.get(id(counter), counter.value) + 1
-            rising[id(counter)] = version
-            self._versions.append(version)
+            versions[id(counter)] = versions.get(id(counter), counter.value) + 1
+            self._raised.append(versions[id(counter)])
         return given
 
     def values(self, out: list[Any]) -> list[Any]:
-        return out[: len(self.holders)] if self._others else out
+        return out[: len(self.holders)]
 
     def settle(self) -> None:
         super().settle()
         if self.done:
-            for param, update, version in zip(self._others, self.done[0][len(self.holders) :], self._versions):
+            for param, update, version in zip(self._others, self.done[0][len(self.holders) :], self._raised):
                 if param._version_counter.value < version:  # pyright: ignore[reportOptionalMemberAccess]
                     param._write(_added(param._read(), update))
 

@@ -13,14 +13,15 @@ functions (compiler/compiled_program.py).  A queue of lazy programs has no holde
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from operator import add, attrgetter, is_
+from operator import add, attrgetter
 from typing import Any, Protocol
 
 from ..execution.donation import SPARE, complete, copied, has_room, lost, through_jax
 from ..execution.references import all_alone, deleted, each_alone, is_deleted
 from .chain import ViewChain
-from .storage import Storage, VersionCounter, no_value, writing
+from .storage import Storage, no_value, writing
 
+_NONE = type(None)
 # A loop in C takes 20 to 60 ns for each tensor, one in Python five times that; XLA's launch takes 1 µs for each.
 _ARRAY, _OWNED, _VALUE = map(attrgetter, ("_array", "_owned", "value"))
 
@@ -55,6 +56,10 @@ class Transaction:
     `taken`: the first holders, whose arrays are donated; None: all.
     """
 
+    versions: Sequence[int] = ()  # the new ones
+    _generations: Sequence[int] = ()
+    _owned: bool = False  # True if each holder owns its array
+
     def __init__(
         self,
         holders: Sequence[Any],
@@ -63,15 +68,11 @@ class Transaction:
         rises: Iterable[int] = repeat(1),
         taken: Sequence[Any] | None = None,
     ) -> None:
-        self.holders, self.counters = holders, counters
-        self._storages, self._rises = storages, rises
+        self.holders, self._storages, self.counters, self._rises = holders, storages, counters, rises
         self._taken = holders if taken is None else taken
-        self._owned = False  # True if each holder owns its array
         self.arrays: list[Any] = []  # that were taken
         self.results: list[Any] = []  # [what the program has returned], until it is settled,
         self.done: list[Any] = []  # and from then on
-        self.versions: list[int] = []
-        self._generations: list[int] = []
 
     def run(self, program: DonatingProgram, operands: list[Any]) -> Any:
         """Run the program on the holders' arrays and on `operands`; return what it has returned."""
@@ -108,7 +109,7 @@ class Transaction:
         """Take the arrays out of their holders; return them, with copies in place of those that may not be donated."""
         taken, arrays = self._taken, self.arrays
         arrays += map(_ARRAY, taken)
-        if any(map(is_, arrays, repeat(None))):
+        if _NONE in map(type, arrays):
             raise no_value()
         self.number()
         for holder in taken:
@@ -158,7 +159,7 @@ class Transaction:
             storage.generation = generation
         for counter, version in zip(self.counters, self.versions):
             counter.value = version
-        self.done[:] = [out]  # all holders have their values
+        self.done.append(out)  # all holders have their values
         self.results.clear()
 
     def values(self, out: Any) -> Sequence[Any]:
