@@ -10,7 +10,6 @@ storage under the lock, reads its reference count, and copies it if anything els
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 import jax
@@ -34,7 +33,6 @@ from .program import one
 from .results import Results
 from .traced import Traced
 
-_STORAGE, _COUNTER = attrgetter("_storage"), attrgetter("_version_counter")
 _TRACKED = {VersionCounter}
 
 
@@ -64,7 +62,7 @@ class Entry:
         # Roots that are written but not donated.  They are read under the lock: an earlier read could miss a write.
         self._kept = [i for i, _, root in effects.writes if root in used and (not donate or root in kept)]
         self.counted: list[int] = [i for i, _ in effects.versions]
-        self.rises: list[int] = [rise for _, rise in effects.versions]
+        self.rises: Any = [rise for _, rise in effects.versions]
         self._commits = bool(writes or effects.versions)
         # If the program writes, its results stay here, under the lock, until the storages have them.
         self.results: Any = Results() if self._commits else None
@@ -345,10 +343,15 @@ class _Write(Transaction):
     """What one call of a compiled function writes."""
 
     def __init__(self, entry: Entry, tensors: list[Any], done: list[Any]) -> None:
-        written = [*map(tensors.__getitem__, entry.written)]
-        storages = [*map(_STORAGE, written)]
-        holders = [t if s is None else s for t, s in zip(written, storages)]
-        counters, rises = [*map(_COUNTER, map(tensors.__getitem__, entry.counted))], entry.rises
+        holders, storages = [], []
+        for i in entry.written:
+            holder = tensors[i]._storage
+            if holder is None:
+                holder = tensors[i]
+            else:
+                storages.append(holder)
+            holders.append(holder)
+        counters, rises = [tensors[i]._version_counter for i in entry.counted], entry.rises
         if not {*map(type, counters)} <= _TRACKED:
             counters, rises = self._tracked(entry, tensors)
         count = len(entry.places)
@@ -356,7 +359,7 @@ class _Write(Transaction):
         if settings.special:
             for holder in taken:
                 settle(holder)
-        super().__init__(holders, [*filter(None, storages)], counters, rises, taken)
+        super().__init__(holders, storages, counters, rises, taken)
         self.results, self.done, self._new = entry.results, done, entry.new
 
     @staticmethod

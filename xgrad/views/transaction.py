@@ -11,19 +11,13 @@ Used by writes of many tensors (dispatch/multi_write.py), with them by optimizer
 functions (compiler/compiled_program.py).  A queue of lazy programs has no holders: see its `done`.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from operator import add, attrgetter
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..execution.donation import SPARE, complete, copied, has_room, lost, through_jax
 from ..execution.references import all_alone, deleted, each_alone, is_deleted
 from .chain import ViewChain
 from .storage import Storage, no_value, writing
-
-_NONE = type(None)
-# A loop in C takes 20 to 60 ns for each tensor, one in Python five times that; XLA's launch takes 1 µs for each.
-_ARRAY, _OWNED, _VALUE = map(attrgetter, ("_array", "_owned", "value"))
 
 
 class DonatingProgram(Protocol):
@@ -52,20 +46,20 @@ class DonatingProgram(Protocol):
 class Transaction:
     """One write of certain holders.
 
-    `storages`: those holders that are storages; `counters`: of the versions that rise, each by one or as `rises` says;
+    `storages`: those holders that are storages; `counters`: of the versions that rise, each by one, or as `rises` says;
     `taken`: the first holders, whose arrays are donated; None: all.
     """
 
     versions: Sequence[int] = ()  # the new ones
     _generations: Sequence[int] = ()
-    _owned: bool = False  # True if each holder owns its array
+    _owned: bool = False  # True if each holder owned its array, alone
 
     def __init__(
         self,
         holders: Sequence[Any],
         storages: Sequence[Storage],
         counters: Sequence[Any],
-        rises: Iterable[int] = repeat(1),
+        rises: Sequence[int] | None = None,
         taken: Sequence[Any] | None = None,
     ) -> None:
         self.holders, self._storages, self.counters, self._rises = holders, storages, counters, rises
@@ -102,24 +96,31 @@ class Transaction:
 
     def number(self) -> None:
         """Compute the new versions and generations."""
-        self.versions = [*map(add, map(_VALUE, self.counters), self._rises)]
-        self._generations = [storage.generation + 1 for storage in self._storages]
+        rises = self._rises
+        if rises is None:
+            self.versions = [counter.value + 1 for counter in self.counters]
+        else:
+            self.versions = [counter.value + rise for counter, rise in zip(self.counters, rises)]
+        if self._storages:
+            self._generations = [storage.generation + 1 for storage in self._storages]
 
     def take(self) -> list[Any]:
         """Take the arrays out of their holders; return them, with copies in place of those that may not be donated."""
-        taken, arrays = self._taken, self.arrays
-        arrays += map(_ARRAY, taken)
-        if _NONE in map(type, arrays):
-            raise no_value()
         self.number()
-        for holder in taken:
-            holder._array = None
-        owned = [*map(_OWNED, taken)]
-        self._owned = False not in owned
-        if self._owned and all_alone(arrays):
+        arrays, all_owned = self.arrays, True
+        for holder in self._taken:
+            array = holder._array
+            if array is None:
+                raise no_value()
+            arrays.append(array)
+            holder._array = array = None  # the name would be one more reference
+            if not holder._owned:
+                all_owned = False
+        if all_owned and all_alone(arrays):
+            self._owned = self._taken is self.holders
             return arrays
-        alone = each_alone(arrays)
-        return [array if mine and one else copied([array])[0] for array, mine, one in zip(arrays, owned, alone)]
+        alone = [here and holder._owned for here, holder in zip(each_alone(arrays), self._taken)]
+        return [array if own else copied([array])[0] for array, own in zip(arrays, alone)]
 
     def put_aside(self, given: list[Any], need: int, ran: bool) -> list[Any]:
         """Return copies to donate if the program may fail or JAX goes through Python, and there is room for them.
@@ -152,7 +153,7 @@ class Transaction:
         out = self.results[-1]
         for holder, array in zip(self.holders, self.values(out)):
             holder._array = array
-        if not self._owned or self._taken is not self.holders:
+        if not self._owned:
             for holder in self.holders:
                 holder._owned = True
         for storage, generation in zip(self._storages, self._generations):
