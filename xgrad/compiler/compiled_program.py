@@ -340,7 +340,7 @@ class Entry:
 
 
 class _Write(Transaction):
-    """What one call of a compiled function writes."""
+    """The write of one call of a compiled function."""
 
     def __init__(self, entry: Entry, tensors: list[Any], done: list[Any]) -> None:
         holders, storages = [], []

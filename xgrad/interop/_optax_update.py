@@ -193,7 +193,8 @@ class _Apart(_Step):
         versions: dict[int, int] = dict(zip(map(id, self.counters), self.versions))
         for param in self._others:
             counter: Any = param._version_counter
-            versions[id(counter)] = versions.get(id(counter), counter.value) + 1
+            versions.setdefault(id(counter), counter.value)
+            versions[id(counter)] += 1
             self._raised.append(versions[id(counter)])
         return given
 

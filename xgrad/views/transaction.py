@@ -125,7 +125,7 @@ class Transaction:
     def put_aside(self, given: list[Any], need: int, ran: bool) -> list[Any]:
         """Return copies to donate if the program may fail or JAX goes through Python, and there is room for them.
 
-        Where there is no room for the program itself, the copies fail before anything is lost.
+        Where memory is too short for the program itself, the copies fail before anything is lost.
         """
         own = [array for array, old in zip(given, self.arrays) if array is old]
         if not own:
