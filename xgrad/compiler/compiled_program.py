@@ -18,7 +18,7 @@ import numpy as np
 from ..config import settings, state
 from ..errors import PlacementError
 from ..execution.donation import besides, complete
-from ..execution.execute import settle
+from ..execution.execute import evaluate_held
 from ..execution.pending import quietly
 from ..random import default_generator
 from ..tensor import Tensor, blank
@@ -358,7 +358,7 @@ class _Write(Transaction):
         taken = holders if count == len(holders) else holders[:count]
         if settings.special:
             for holder in taken:
-                settle(holder)
+                evaluate_held(holder)
         super().__init__(holders, storages, counters, rises, taken)
         self.results, self.done, self._new = entry.results, done, entry.new
 

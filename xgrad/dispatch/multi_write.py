@@ -21,7 +21,7 @@ from ..base.jax_compat import Tracer
 from ..base.limits import checked
 from ..config import settings, state
 from ..execution.donation import besides, complete
-from ..execution.execute import execute, queue_now, runs_plainly, settle, spread
+from ..execution.execute import evaluate_held, execute, queue_now, runs_plainly, spread
 from ..execution.owned import lend
 from ..execution.pending import Pending, declared_of, quietly
 from ..execution.programs.programs import Program, jit_checked
@@ -71,7 +71,7 @@ class MultiWrite:
             if queue is not None and self.note(queue, tensors, given):
                 return
             for t in tensors:  # a lazy block may have left Pendings
-                settle(t if t._storage is None else t._storage)
+                evaluate_held(t if t._storage is None else t._storage)
             given = [*map(quietly, given)]
         Write(tensors).run(self._donating(tensors), given)
 

@@ -131,7 +131,7 @@ def suspended(reason: str) -> Iterator[None]:
         state.queue, state.lazy = queue, lazy
 
 
-def settle(holder: Any) -> Any:
+def evaluate_held(holder: Any) -> Any:
     """Return the array of a tensor or a storage, which holds no Pending any more but on a declared backend."""
     array = holder._array
     if array.__class__ is Pending and declared_of(array) is None:

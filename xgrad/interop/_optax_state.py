@@ -16,7 +16,7 @@ from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
 from ..base import limits
 from ..config import state
-from ..execution.execute import settle
+from ..execution.execute import evaluate_held
 from ..execution.pending import only_shape
 from ..execution.shapes_only import array_of
 from ..tensor import Tensor, from_array, from_foreign
@@ -162,7 +162,7 @@ class GroupState:
         """Return the arrays for other code to keep: the next step does not donate them."""
         for tensor in self.tensors:
             tensor._owned = False
-        return [settle(tensor) for tensor in self.tensors]
+        return [evaluate_held(tensor) for tensor in self.tensors]
 
     # ------------------------------------------------------------ hyperparameters
 

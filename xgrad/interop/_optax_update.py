@@ -18,7 +18,7 @@ import optax
 
 from ..base.limits import checked
 from ..config import settings
-from ..execution.execute import queue_now, settle
+from ..execution.execute import evaluate_held, queue_now
 from ..execution.pending import Pending, quietly
 from ..tensor import Tensor
 from ..views.transaction import Transaction
@@ -131,7 +131,7 @@ class Update:
             if queue is not None and self._program(tree, read, {}).write.note(queue, self.written, read):
                 return
             for holder in self.holders:  # a lazy block may have left Pendings
-                settle(holder)
+                evaluate_held(holder)
             read = [*map(quietly, read)]
         program = self._program(tree, read, functions)
         donating: Any = program.donating or program.placed([*self._arrays(), *read[: len(self.others)]])
