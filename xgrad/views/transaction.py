@@ -64,7 +64,7 @@ class Transaction:
     ) -> None:
         self.holders, self._storages, self.counters, self._rises = holders, storages, counters, rises
         self._taken = holders if taken is None else taken
-        self.arrays: list[Any] = []  # that were taken
+        self.arrays: list[Any] = []  # that were taken, or copies of them: what a failure puts back
         self.results: list[Any] = []  # [what the program has returned], until it is settled,
         self.done: list[Any] = []  # and from then on
 
@@ -75,7 +75,7 @@ class Transaction:
                 given = self.take()
                 need, ran = program.needs(self.arrays)
                 if not ran or need > SPARE:
-                    given = self.put_aside(given, need, ran)
+                    self.put_aside(given, need, ran)
                 program.call(given, operands, self.results)
                 self.settle()
                 if not ran:
@@ -122,22 +122,24 @@ class Transaction:
         alone = [here and holder._owned for here, holder in zip(each_alone(arrays), self._taken)]
         return [array if own else copied([array])[0] for array, own in zip(arrays, alone)]
 
-    def put_aside(self, given: list[Any], need: int, ran: bool) -> list[Any]:
-        """Return copies to donate if the program may fail or JAX goes through Python, and there is room for them.
+    def put_aside(self, given: list[Any], need: int, ran: bool) -> None:
+        """Copy the arrays to be donated if the program may fail or JAX goes through Python, and there is room for it.
 
-        Where memory is too short for the program itself, the copies fail before anything is lost.
+        `settle` puts the copies back.  Where memory is too short for the program itself, they fail before it does.
         """
-        own = [array for array, old in zip(given, self.arrays) if array is old]
+        own = [i for i, (array, old) in enumerate(zip(given, self.arrays)) if array is old]
         if not own:
-            return given
-        where, size = own[0].sharding, 0 if ran else sum(array.nbytes for array in own)
+            return
+        where, size = given[own[0]].sharding, 0 if ran else sum(given[i].nbytes for i in own)
         if has_room(need + size, where):
             if ran:
-                return given
+                return
         elif has_room(need, where):
-            return given  # enough for the program, and not for copies
-        copies = iter(copied(own))
-        return [next(copies) if array is old else array for array, old in zip(given, self.arrays)]
+            return  # enough for the program, and not for copies
+        kept = [*self.arrays]
+        for i, copy in zip(own, copied([given[i] for i in own])):
+            kept[i] = copy
+        self.arrays = kept
 
     def settle(self) -> None:
         """Put the new values into their holders, or the old ones back.  May be repeated."""
