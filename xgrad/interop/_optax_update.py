@@ -112,7 +112,7 @@ class Update:
         self.own = [p for p, direct in zip(params, self.direct) if direct]
         self.written = [*self.own, *[tensor for state in states for tensor in state.tensors]]
         self.holders: list[Any] = [t if t._storage is None else t._storage for t in self.written]
-        self.stored: list[Any] = [p._storage for p in self.own if p._storage is not None]
+        self.stored: list[Any] = [t._storage for t in self.written if t._storage is not None]
         self.programs: dict[Any, Program] = {}
 
     def holds(self) -> bool:
