@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.views import storage
+from xgrad.execution import references
 
 from .oracle import leaf
 
 N = 1 << 15
 
-pytestmark = pytest.mark.skipif(not storage.DONATION, reason="on a free-threaded Python nothing is donated")
+pytestmark = pytest.mark.skipif(not references.COUNTED, reason="on a free-threaded Python nothing is donated")
 
 
 def pointer(tensor):

@@ -126,6 +126,17 @@ def test_no_private_jax():
         assert "jax.interpreters" not in text, path
 
 
+def test_one_file_counts_references_and_asks_for_deleted_arrays():
+    asked = {"getrefcount", "is_deleted"}
+    found = set()
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = isinstance(node, ast.ImportFrom) and not node.level and asked & {a.name for a in node.names}
+            if named or (isinstance(node, ast.Attribute) and node.attr in asked):
+                found.add(path.relative_to(ROOT).as_posix())
+    assert found == {"execution/references.py"}
+
+
 def test_dir_shows_what_users_may_use_and_nothing_else():
     """Modules of the engine can be imported all the same."""
     shown = dir(xgrad)

@@ -47,7 +47,7 @@ from .views.storage import (
     VersionCounter,
     no_value,
     placed_like,
-    rewritten,
+    write_root,
     writing,
 )
 
@@ -222,7 +222,7 @@ class Tensor(TensorMethods):
         if self._storage is None:
             self._owned = False
         elif self._chain.is_root:
-            self._storage.owned = False
+            self._storage._owned = False
             counter = self._storage.counter
         else:
             return array
@@ -270,29 +270,39 @@ class Tensor(TensorMethods):
             self._bump(0)
             counter = self._version_counter
         tracked = counter if counter.__class__ is VersionCounter else None
+        owner = self if self._view is None else self._view.base
         with writing:
             storage = self._storage
-            if storage is not None:
-                storage.rewrite(tracked, program_of, operands, self if self._view is None else self._view.base)
-            else:
-                # Through the dictionary: while another thread traces a function, setting an attribute is a call.
-                attributes = self.__dict__
-                box, out = [attributes["_array"]], []
+            # Through the dictionary: while another thread traces a function, setting an attribute is a call.
+            attributes = self.__dict__
+            out: list[Any] = []
+            if storage is None:
+                box = [attributes["_array"]]
                 attributes["_array"] = None
-                try:
-                    rewritten(out, box, self._owned, program_of, operands, self, self)
-                except BaseException:
-                    if box[0] is None and len(box) > 1:
-                        attributes["_chain"] = ViewChain.of(box[1])  # the shape of the lost value
-                    raise
-                finally:  # no call in this block
-                    if out:
-                        attributes["_array"], attributes["_owned"] = out[0], True
-                        if tracked is not None:
-                            tracked.value += 1
-                        del out[:]  # a traceback may refer to it
-                    else:
+            else:
+                box = [storage._array]
+                storage._array = None
+            try:
+                write_root(out, box, storage or self, program_of, operands, owner)
+            except BaseException:
+                if storage is None and box[0] is None and len(box) > 1:
+                    attributes["_chain"] = ViewChain.of(box[1])  # the shape of the lost value
+                raise
+            finally:  # no call in this block
+                if not out:
+                    if storage is None:
                         attributes["_array"] = box[0]
+                    else:
+                        storage._array = box[0]
+                else:
+                    if storage is None:
+                        attributes["_array"], attributes["_owned"] = out[0], True
+                    else:
+                        storage._array, storage._owned = out[0], True
+                        storage.generation += 1
+                    if tracked is not None:
+                        tracked.value += 1
+                    del out[:]  # a traceback may refer to it
         if tracked is None:
             self._bump()
 

@@ -938,4 +938,4 @@ def test_a_gradient_that_a_hook_saw_and_let_go_is_the_leafs_own(kind):
     register(lambda *grads: None)
     (x * 2).sum().backward()
     grad = x.grad
-    assert grad._owned if grad._storage is None else grad._storage.owned
+    assert (grad if grad._storage is None else grad._storage)._owned

@@ -9,8 +9,8 @@ import pytest
 
 import xgrad
 from xgrad.engine.programs import segment
-from xgrad.execution import liveness as alive
 from xgrad.execution import queue as queues
+from xgrad.execution import references
 
 from ..oracle import same
 from .test_lazy import both, failing
@@ -98,7 +98,7 @@ def test_the_metrics_say_why_a_program_is_another():
 
 
 def test_a_debugger_that_looks_on_while_reference_counts_are_measured_changes_none():
-    source = importlib.util.find_spec(alive.__name__)
+    source = importlib.util.find_spec(references.__name__)
     again = importlib.util.module_from_spec(source)
 
     def watch(frame, event, argument):
@@ -111,4 +111,5 @@ def test_a_debugger_that_looks_on_while_reference_counts_are_measured_changes_no
         source.loader.exec_module(again)
     finally:
         sys.settrace(before)
-    assert (again.IN_LIST, again.IN_SLOT, again.AT_REST) == (alive.IN_LIST, alive.IN_SLOT, alive.AT_REST)
+    names = ("_ALONE", "_EACH", "_ATTRIBUTE", "_RESULTS")
+    assert [getattr(again, name) for name in names] == [getattr(references, name) for name in names]

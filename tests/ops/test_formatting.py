@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import xgrad
+from xgrad.execution import references
 from xgrad.tensor_methods import printing
-from xgrad.views import storage
 
 from ..oracle import leaf
 
@@ -150,7 +150,7 @@ def test_elements_that_are_not_shown_stay_on_the_device(monkeypatch):
 
 @pytest.mark.eager("addresses")
 @pytest.mark.one_in(2)
-@pytest.mark.skipif(not storage.DONATION, reason="on a free-threaded Python nothing is donated")
+@pytest.mark.skipif(not references.COUNTED, reason="on a free-threaded Python nothing is donated")
 @pytest.mark.parametrize("shape", [(5,), (900,), (3000,), (70, 80)], ids=str)
 def test_printed_buffer_is_still_donated(shape):
     x = xgrad.zeros(shape)

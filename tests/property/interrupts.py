@@ -255,6 +255,39 @@ class Optimizer(Kind):
         assert values(self.w) == values(self.v) == -n * (n + 1) / 2, "half of a step"
 
 
+class Several(Optimizer):
+    """A step of an optimizer of xgrad's, which writes several tensors by one program, one of them with a view."""
+
+    def make(self):
+        w, v = xgrad.zeros(N, requires_grad=True), xgrad.zeros(N, requires_grad=True)
+        w.grad, v.grad = xgrad.ones(N), xgrad.ones(N)
+        head, optimizer = v[:7].detach(), xgrad.optim.SGD([w, v], lr=1.0, momentum=1.0)
+        optimizer.step()
+        self.w, self.v, self.head, self.optimizer = w, v, head, optimizer
+
+    def check(self):
+        super().check()
+        assert values(self.head) == values(self.v)
+
+
+class Lazily(Kind):
+    """Writes in a lazy block: one program at its end, which donates what they replace."""
+
+    def make(self):
+        self.x, self.y, self.one = xgrad.zeros(N), xgrad.zeros(N), xgrad.ones(N)
+        self.head = self.y[:7]
+
+    def work(self):
+        with xgrad.lazy():
+            self.x.add_(self.one)
+            self.y.add_(self.one)
+            self.head.mul_(1.0)
+
+    def check(self):
+        versions(self.x, values(self.x))
+        assert values(self.head) == values(self.y)
+
+
 class Resized(Kind):
     """`resize_`, which lets a storage grow."""
 
@@ -361,6 +394,7 @@ class BackendMemory(Kind):
 KINDS = {
     "eager": Eager, "recorded": Recorded, "view": View, "recorded view": RecordedView, "filled": Filled,
     "accumulation": Accumulated, "copy slices": ThroughViews, "compiled step": Step, "optimizer": Optimizer,
+    "several tensors": Several, "lazy writes": Lazily,
     "compiled backward": CompiledBackward, "resize_": Resized, "modes": Modes,
     "blocks": Blocks, "backend memory": BackendMemory,  # the last one: from then on all look for backends
 }  # fmt: skip

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..config import state
-from ..dispatch.multi_write import Together
+from ..dispatch.multi_write import MultiWrite
 from ..execution.shapes import MOST_RESULTS
 from ..optim.placing import filled
 from ..tensor import Tensor
@@ -45,9 +45,9 @@ def _updated(written: list[Any], read: list[Any]) -> list[Any]:
     return [jnp.where(bad, scale * backoff, grown), jnp.where(bad | grows, jnp.zeros_like(tracker), counted)]
 
 
-_unscale = Together(_unscaled, "unscale_")
-_see = Together(_seen, "found_inf")
-_update = Together(_updated, "update_scale")
+_unscale = MultiWrite(_unscaled, "unscale_")
+_see = MultiWrite(_seen, "found_inf")
+_update = MultiWrite(_updated, "update_scale")
 
 
 def found_in(grads: list[Tensor], scale: Tensor | None) -> dict[Any, Tensor]:

@@ -56,10 +56,10 @@ class VmapLevel:
 class _SharedValue:
     """The storage of BatchedTensors that share it: the value of their root."""
 
-    __slots__ = ("owned", "root")
+    __slots__ = ("_owned", "root")
 
     def __init__(self, root: Tensor) -> None:
-        self.root, self.owned = root, False
+        self.root, self._owned = root, False
 
     @property
     def id(self) -> int:

@@ -21,6 +21,7 @@ import xgrad
 from ..base.jax_compat import CANARIES, changed
 from ..base.platforms import default_platform, start
 from ..compile_cache import folder_is_own, why_off
+from ..execution.references import is_deleted
 from . import rich_table
 from .accelerators import accelerators
 from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of
@@ -275,7 +276,7 @@ def donation() -> Iterator[Finding]:
         yield Finding(None, "donation does not work here: writes copy (slower, and still right)")
     mine = jnp.ones(4)
     xgrad.as_tensor(mine)[0].mul_(5)
-    safe = not mine.is_deleted() and bool(np.array_equal(mine, np.ones(4)))
+    safe = not is_deleted(mine) and bool(np.array_equal(mine, np.ones(4)))
     yield Finding(
         safe,
         "a user's array "

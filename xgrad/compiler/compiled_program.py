@@ -13,19 +13,18 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..config import settings, state
 from ..errors import PlacementError
-from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax
-from ..execution.execute import settle
+from ..execution.donation import besides, complete
+from ..execution.execute import evaluate_held
 from ..execution.pending import quietly
 from ..random import default_generator
 from ..tensor import Tensor, blank
 from ..tensor_methods import pytrees
-from ..views.chain import ViewChain
-from ..views.storage import VersionCounter, no_value, sole, writing
+from ..views.storage import VersionCounter, writing
+from ..views.transaction import Transaction
 from .backward_node import CompiledFunctionBackward
 from .effects import Making, Recipe
 from .generated_run import straight
@@ -34,14 +33,18 @@ from .program import one
 from .results import Results
 from .traced import Traced
 
-_copy = jax.jit(jnp.copy)
-_UNDONATED = "xgrad.compile(..., donate=False) keeps what it writes until the new values are there, in twice the memory"
+_TRACKED = {VersionCounter}
 
 
 class Entry:
     """A compiled program, and the steps around it: fetch operands, run, store results."""
 
+    instead = (
+        "xgrad.compile(..., donate=False) keeps what it writes until the new values are there, in twice the memory"
+    )
+
     def __init__(self, traced: Traced, donate: bool, options: dict[Any, Any] | None) -> None:
+        self.name: str = f"the program of {traced.name}"
         self.match: Any = traced.match
         self.puts: bool = bool(traced.puts)  # True if the program puts tensors into containers
         self._traced = traced
@@ -49,18 +52,25 @@ class Entry:
         used = {number: place for place, number in enumerate(program.inputs)}
         kept = () if program.backward is None else program.backward.inputs
         # (tensor, result that its storage gets, place of its root among the operands if donated, else None)
-        self._writes = [
+        writes = [
             (i, array, used.get(root) if donate and root not in kept else None) for i, array, root in effects.writes
         ]
+        writes.sort(key=lambda write: write[2] is None)  # the transaction takes the first ones
+        self.written: list[int] = [i for i, *_ in writes]
+        self.new: list[int] = [array for _, array, _ in writes]
+        self.places: list[int] = [place for *_, place in writes if place is not None]
         # Roots that are written but not donated.  They are read under the lock: an earlier read could miss a write.
         self._kept = [i for i, _, root in effects.writes if root in used and (not donate or root in kept)]
-        donated = tuple(sorted(place for _, _, place in self._writes if place is not None))
+        self.counted: list[int] = [i for i, _ in effects.versions]
+        self.rises: Any = [rise for _, rise in effects.versions]
+        self._commits = bool(writes or effects.versions)
         # If the program writes, its results stay here, under the lock, until the storages have them.
-        self._commits = bool(self._writes or effects.versions)
-        self._results: Any = Results() if self._commits else None
+        self.results: Any = Results() if self._commits else None
         # `jax.jit` takes no shardings with `Results`: on a mesh C code calls the program, and extends `Results`.
         self._on_mesh = traced.places[1] is not None
-        self.jitted: Any = program.jitted(donated, options, *traced.places, None if self._on_mesh else self._results)
+        self.jitted: Any = program.jitted(
+            tuple(sorted(self.places)), options, *traced.places, None if self._on_mesh else self.results
+        )
         self._ran = False  # True from the second call on: JAX then runs the program without going through Python
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
@@ -155,9 +165,9 @@ class Entry:
             if done and self._affects:
                 with_all = self._finish, tensors, leaves, keys, before, node, done
                 try:
-                    surely(*with_all)
+                    complete(*with_all)
                 except BaseException:
-                    surely(*with_all)
+                    complete(*with_all)
             raise
 
     def _finish(self, tensors: list, leaves: list, keys: Any, before: dict, node: Any, done: list) -> Any:
@@ -220,109 +230,31 @@ class Entry:
 
     def _run_writing(self, tensors: list, operands: list, done: list) -> None:
         """Run the program.  It donates the operands that it replaces; storages get their new values."""
-        taken: list[list] = []  # [holder, place of its operand, the array to put back]
-        numbers: list[tuple] = []
         with writing:
             if self._executable is None:
                 self._compile(operands)  # first: while it compiles, all arrays are in their storages
-            self._results.clear()
-            try:
-                self._take(tensors, operands, taken)
-                self._number(tensors, numbers)
-                if not self._ran or self._need > SPARE:
-                    self._put_aside(operands, taken)
-                self._call(operands)
-                self._settle(tensors, operands, taken, numbers, done)
-                self._ran = True
-            except BaseException as error:
-                with_all = self._settle, tensors, operands, taken, numbers, done
-                try:
-                    surely(*with_all)
-                except BaseException:
-                    surely(*with_all)
-                if through_jax(error):
-                    self._executable = None  # else JAX would run it through Python from now on
-                gone = [] if done else [array for *_, array in taken if array is not None and array.is_deleted()]
-                if gone and isinstance(error, Exception):
-                    raise lost(gone, f"the program of {self._traced.name}", _UNDONATED) from error
-                raise
+            self.results.clear()
+            for place in self.places:
+                operands[place] = None  # an array without another reference may be donated
+            _Write(self, tensors, done).run(self, operands)
 
-    def _take(self, tensors: list, operands: list, taken: list) -> None:
-        """Take the arrays to be donated out of their storages.  Copy one that anything else can see."""
-        for i, _, place in self._writes:
-            if place is None:
-                continue
-            holder = tensors[i]._storage
-            operands[place] = None
-            if holder is None:
-                holder = tensors[i]
-                owned = holder._owned
-            else:
-                owned = holder.owned
-            entry = [holder, place, None]
-            taken.append(entry)
-            operands[place] = settle(holder)
-            holder._array = None
-            if operands[place] is None:
-                raise no_value()
-            if not (owned and sole(operands, place)):
-                entry[2] = operands[place]
-                operands[place] = _copy(operands[place])
+    def needs(self, arrays: list) -> tuple[int, bool]:
+        """Return the bytes that the program needs besides its operands, and True if it ran before."""
+        return self._need, self._ran
 
-    def _number(self, tensors: list, numbers: list) -> None:
-        """Compute the storages' new versions and generations: as numbers to be set, so that setting may be repeated."""
-        for i, _, _ in self._writes:
-            storage = tensors[i]._storage
-            if storage is not None:
-                numbers.append((storage, "generation", storage.generation + 1))
-        for i, rise in self._traced.effects.versions:
-            counter = tensors[i]._version_counter
-            if counter is None:
-                tensors[i]._bump(0)
-                counter = tensors[i]._version_counter
-            if counter.__class__ is VersionCounter:
-                numbers.append((counter, "value", counter.value + rise))
-            else:
-                tensors[i]._bump(rise)  # an inference tensor's, on which nothing relies
+    def call(self, given: list, operands: list, results: list) -> None:
+        """Run the program, which appends its results to `results`."""
+        for place, array in zip(self.places, given):
+            operands[place] = array
+        self._call(operands)
 
-    def _put_aside(self, operands: list, taken: list) -> None:
-        """Copy the operands to be donated where the program may fail or JAX goes through Python: in the first call."""
-        own = [entry for entry in taken if entry[2] is None]
-        size = sum(operands[place].nbytes for _, place, _ in own)
-        if own and not has_room(self._need + (0 if self._ran else size), operands[own[0][1]].sharding):
-            if has_room(self._need, operands[own[0][1]].sharding):
-                return  # enough memory for the program, and not for copies
-        elif self._ran:
-            return
-        for entry, copy in zip(own, copied([operands[place] for _, place, _ in own]), strict=True):
-            entry[2] = copy
+    def has_run(self, written: Any, operands: list) -> None:
+        """Note that from now on JAX runs the program without going through Python."""
+        self._ran = True
 
-    def _settle(self, tensors: list, operands: list, taken: list, numbers: list, done: list) -> None:
-        """Put the new values into their storages, or the old ones back.  May be repeated."""
-        results = self._results
-        if done:
-            return
-        if not results:
-            for entry in taken:
-                holder, place, array = entry
-                if array is None:
-                    array = entry[2] = operands[place]
-                if array is not None and not array.is_deleted():
-                    holder._array = array
-                elif array is not None and isinstance(holder, Tensor):
-                    holder._chain = ViewChain.of(array)  # the shape of the lost value
-            return
-        out = results[-1]
-        for i, array, _ in self._writes:
-            storage = tensors[i]._storage
-            if storage is None:
-                tensors[i]._array, tensors[i]._owned = out[array], True
-            else:
-                storage._array, storage.owned = out[array], True
-        for what, name, number in numbers:
-            setattr(what, name, number)
-        done[:] = [out]  # all values are in their storages
-        results.clear()
+    def renew(self) -> None:
+        """Compile the program again before the next call: JAX would run it through Python from now on."""
+        self._executable = None
 
     def _affect(self, tensors: list, made: list, out: Any, node: Any, leaves: list) -> None:
         """Repeat the function's effects on tensors from outside, except on their values."""
@@ -358,13 +290,13 @@ class Entry:
         if self._constants is not None:
             operands[-len(self._constants) :] = self._constants
         if self._on_mesh and self._commits:
-            return self._results.extend(map(self.jitted, *zip(operands)))
+            return self.results.extend(map(self.jitted, *zip(operands)))
         return executable(*operands)
 
     def _lowered(self, operands: list) -> Any:
         lowered = self.jitted.lower(*operands)
-        if self._results:
-            self._results.clear()  # the tracers
+        if self.results:
+            self.results.clear()  # the tracers
         return lowered
 
     def _compile(self, operands: list) -> Any:
@@ -405,6 +337,48 @@ class Entry:
         result = built(self._traced.result, given, made, [None] * len(outvars))
         places = {id(tensor): shape for tensor, shape in zip(made, shapes)}
         return [places.get(id(leaf)) for leaf in pytrees.leaves(result)]
+
+
+class _Write(Transaction):
+    """The write of one call of a compiled function."""
+
+    def __init__(self, entry: Entry, tensors: list[Any], done: list[Any]) -> None:
+        holders, storages = [], []
+        for i in entry.written:
+            holder = tensors[i]._storage
+            if holder is None:
+                holder = tensors[i]
+            else:
+                storages.append(holder)
+            holders.append(holder)
+        counters, rises = [tensors[i]._version_counter for i in entry.counted], entry.rises
+        if not {*map(type, counters)} <= _TRACKED:
+            counters, rises = self._tracked(entry, tensors)
+        count = len(entry.places)
+        taken = holders if count == len(holders) else holders[:count]
+        if settings.special:
+            for holder in taken:
+                evaluate_held(holder)
+        super().__init__(holders, storages, counters, rises, taken)
+        self.results, self.done, self._new = entry.results, done, entry.new
+
+    @staticmethod
+    def _tracked(entry: Entry, tensors: list[Any]) -> tuple[list[VersionCounter], list[int]]:
+        """Return counters, made if there were none, and by how much they rise."""
+        counters, rises = [], []
+        for i, rise in zip(entry.counted, entry.rises):
+            tensor = tensors[i]
+            if tensor._version_counter is None:
+                tensor._bump(0)
+            if tensor._version_counter.__class__ is VersionCounter:
+                counters.append(tensor._version_counter)
+                rises.append(rise)
+            else:
+                tensor._bump(rise)  # an inference tensor's, on which nothing relies
+        return counters, rises
+
+    def values(self, out: Any) -> list[Any]:
+        return [*map(out.__getitem__, self._new)]
 
 
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..autograd.backward import grad
 from ..errors import VersionError
+from ..execution.references import is_deleted
 from ..tensor import Tensor, from_foreign
 from .execution import Place, values
 from .measure import compare
@@ -50,7 +51,7 @@ def own_array(place: Place, dtype: np.dtype) -> list[Check]:
     x = from_foreign(mine).to(place.given)
     x[0].zero_()
     x[1:].zero_()
-    if mine.is_deleted():
+    if is_deleted(mine):
         return [Check("array", WRONG, None, "a write deleted the array that the tensor was made of")]
     return [
         compare("array", [np.asarray(mine)], [np.ones(4, dtype)], dtype),

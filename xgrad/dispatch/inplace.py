@@ -10,7 +10,7 @@ from ..engine.copy_slices import CopySlices
 from ..engine.history import history_of_view, rebase_history
 from ..engine.node import InputMetadata
 from ..engine.saved_variable import SavedVariable, snapshot
-from ..execution.donation import surely
+from ..execution.donation import complete
 from ..tensor import Tensor
 from ..views.meta import check_inplace
 from .call import call
@@ -95,9 +95,9 @@ def run_inplace(kernel: Kernel, args: tuple[Any, ...], needs: int, write: Callab
         # An interrupt between a value and its history would leave the gradient of another value.
         if needs and self._version != version:
             try:
-                surely(_follow, self, node, inputs, holder)
+                complete(_follow, self, node, inputs, holder)
             except BaseException:
-                surely(_follow, self, node, inputs, holder)
+                complete(_follow, self, node, inputs, holder)
         raise
     return self
 

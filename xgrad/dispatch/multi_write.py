@@ -1,4 +1,4 @@
-"""Together: new values for many tensors by one program, which writes all of them in place.
+"""MultiWrite: new values for many tensors by one program, which writes all of them in place.
 
     tensors  ─┐ taken out of their holders: donated     ┌─► the same tensors, versions risen
               ├─► function(written, read) ──────────────┘
@@ -10,10 +10,8 @@ call that fails or is interrupted leaves each tensor its old value or its new on
 Tensors that are views, that share a storage or are not plain ones are read, and written one after the other (`apart`).
 """
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -22,23 +20,20 @@ from jax.sharding import SingleDeviceSharding
 from ..base.jax_compat import Tracer
 from ..base.limits import checked
 from ..config import settings, state
-from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax
-from ..execution.execute import execute, queue_now, runs_plainly, settle, spread
-from ..execution.owned import lent
+from ..execution.donation import besides, complete
+from ..execution.execute import evaluate_held, execute, queue_now, runs_plainly, spread
+from ..execution.owned import lend
 from ..execution.pending import Pending, declared_of, quietly
 from ..execution.programs.programs import Program, jit_checked
 from ..execution.queue import Queue
 from ..execution.rollback import replaces
 from ..execution.shapes import MOST_RESULTS
 from ..tensor import Tensor
-from ..views.storage import DONATION, VersionCounter, no_value, writing
+from ..views.storage import VersionCounter, writing
+from ..views.transaction import Transaction
 
-# Like `views.storage.ALONE`, for all arrays of a list at once.
-_ALONE = max(map(sys.getrefcount, [object()]))
-
-# A loop in C takes 20 to 60 ns for each tensor, one in Python five times that; XLA's launch takes 1 µs for each.
-_ARRAY, _AVAL, _COUNTER, _OWNED, _SHARDING, _STORAGE, _VALUE = map(
-    attrgetter, ("_array", "aval", "_version_counter", "_owned", "sharding", "_storage", "value")
+_ARRAY, _AVAL, _COUNTER, _SHARDING, _STORAGE = map(
+    attrgetter, ("_array", "aval", "_version_counter", "sharding", "_storage")
 )
 _NOTHING, _PLAIN, _COUNTERS, _ONE_DEVICE = {type(None)}, {Tensor}, {VersionCounter}, {SingleDeviceSharding}
 _NUMBERS, _UNUSUAL = {bool, int, float}, (Tracer, Pending, type(None))
@@ -48,14 +43,14 @@ def _kinds(of: Iterable[Any]) -> set[type[Any]]:
     return {*map(type, of)}
 
 
-class Together:
+class MultiWrite:
     """The programs of `function(written, read)`: two lists of arrays; it returns new values for those in `written`."""
 
     name: str
 
     def __init__(self, function: Callable[[list[Any], list[Any]], Sequence[Any]], name: str) -> None:
         self._function, self.name = function, name
-        self._placed: dict[Any, _Donating] = {}  # by the shardings of what is written; None for one device
+        self._placed: dict[Any, Donating] = {}  # by the shardings of what is written; None for one device
         self._flat: dict[int, Program] = {}  # over flat operands, by the number of tensors
         self._usual: Any = None  # the program for one device, once there is one
 
@@ -63,7 +58,7 @@ class Together:
         """Write the tensors; `operands` are arrays, numbers, or tensors, which are read."""
         given = [a if not isinstance(a, Tensor) else a._read() if a._array is None else a._array for a in operands]
         if state.trace is None and runs_plainly() and self._is_usual(tensors, given):
-            _Write(self.name, tensors).run(self._usual, given)
+            Write(tensors).run(self._usual, given)
             return
         if state.trace is not None or not direct(tensors) or _traced(map(_held, tensors)) or _traced(given):
             self.apart(tensors, given)
@@ -73,12 +68,12 @@ class Together:
                 self.apart(tensors, given)
                 return
             queue = queue_now()
-            if queue is not None and self._note(queue, tensors, given):
+            if queue is not None and self.note(queue, tensors, given):
                 return
             for t in tensors:  # a lazy block may have left Pendings
-                settle(t if t._storage is None else t._storage)
+                evaluate_held(t if t._storage is None else t._storage)
             given = [*map(quietly, given)]
-        _Write(self.name, tensors).run(self._donating(tensors), given)
+        Write(tensors).run(self._donating(tensors), given)
 
     def _is_usual(self, tensors: Sequence[Tensor], given: list[Any]) -> bool:
         """Return True if all tensors are plain ones, each on one device, and the operands arrays or numbers.
@@ -118,185 +113,97 @@ class Together:
             program = self._flat[count] = jit_checked(flat)
         return program
 
-    def _donating(self, tensors: Sequence[Tensor]) -> "_Donating":
+    def _donating(self, tensors: Sequence[Tensor]) -> "Donating":
         where = [*map(_SHARDING, map(_held, tensors))]
-        return self._on(None if _kinds(where) == _ONE_DEVICE else where)
+        return self.on(None if _kinds(where) == _ONE_DEVICE else where)
 
-    def _on(self, where: list[Any] | None) -> "_Donating":
+    def on(self, where: list[Any] | None) -> "Donating":
         key = None if where is None else tuple(where)
         found = self._placed.get(key)
         if found is None:
-            found = self._placed[key] = _Donating(self._function, self.name, where)
+            found = self._placed[key] = Donating(self._function, self.name, where)
             self._usual = self._placed.get(None)
         return found
 
     def lower(self, written: list[Any], read: list[Any]) -> Any:
         """Lower the program (as `jax.jit`'s `lower`) for arrays or `jax.ShapeDtypeStruct`s, each on one device."""
-        return self._on(None).jitted.lower(written, read)
+        return self.on(None).jitted.lower(written, read)
 
-    def _note(self, queue: Queue, tensors: Sequence[Tensor], operands: list[Any]) -> bool:
+    def note(self, queue: Queue, tensors: Sequence[Tensor], operands: list[Any]) -> bool:
         """Note the call in a lazy block's queue; False, and nothing, if it has to run at once."""
         if len(tensors) > MOST_RESULTS:
             return False
-        write = _Write(self.name, tensors)
+        write = Write(tensors)
         arrays = [h._array for h in write.holders]
         if any(a is None or isinstance(a, Tracer) or spread(a) for a in (*arrays, *operands)):
             return False
         # As the queue has them, so that `replaces` refers to no array: it could not be donated.
-        arrays = [a if a.__class__ is Pending else lent(a, t) for a, t in zip(arrays, tensors)]
-        program, results = self._program(len(tensors)), []
+        arrays = [a if a.__class__ is Pending else lend(a, t) for a, t in zip(arrays, tensors)]
+        program = self._program(len(tensors))
         with writing:
             write.number()
             try:
-                new = queue.note(program, [*arrays, *operands], [*tensors, *[None] * len(operands)])
-                results.append(new)
-                write.settle(arrays, results)
-                for value, before, holder, owner in zip(new, arrays, write.holders, tensors):
+                write.results.append(queue.note(program, [*arrays, *operands], [*tensors, *[None] * len(operands)]))
+                write.settle()
+                for value, before, holder, owner in zip(write.done[0], arrays, write.holders, tensors):
                     replaces(value, before, holder, owner)
             except BaseException:
-                if results:
-                    surely(write.settle, arrays, results)
+                complete(write.settle)
                 raise
         return True
 
 
-class _Donating:
-    """The program that takes the memory of what it writes."""
+class Donating:
+    """The program of `function(written, read)` that takes the memory of what it writes."""
+
+    instead = "Leave more memory free (a smaller batch)"
 
     def __init__(self, function: Callable[[list[Any], list[Any]], Sequence[Any]], name: str, where: Any) -> None:
         def whole(written: list[Any], read: list[Any]) -> list[Any]:
             return list(function(written, read))
 
-        whole.__name__ = name
-        self._whole, self._where = whole, where
+        whole.__name__ = self.name = name
+        self._whole, self.where = whole, where
         self.renew()
 
     def renew(self) -> None:
-        """Jit the function again.  JAX runs a program whose first call was interrupted through Python ever after."""
-        placed = {} if self._where is None else {"out_shardings": self._where}
+        placed = {} if self.where is None else {"out_shardings": self.where}
         self.jitted: Any = jax.jit(checked(self._whole), donate_argnums=(0,), **placed)
-        self.needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for each set of operands
+        self._needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for each set of operands
         self._last: tuple[list[Any], int] = [], 0  # the avals of its last arrays, and what it needs for them
 
-    def need(self, arrays: list[Any]) -> int | None:
-        """Return what it needs for arrays like these besides its operands; None if it never ran with such."""
-        avals, need = self._last
-        if len(avals) == len(arrays) and all(map(is_, map(_AVAL, arrays), avals)):
-            return need
-        found = self.needs.get(_kind(arrays))
-        if found is not None:
-            self._last = [*map(_AVAL, arrays)], found
-        return found
+    def needs(self, arrays: list[Any]) -> tuple[int, bool]:
+        avals = [*map(_AVAL, arrays)]
+        last, need = self._last
+        if avals != last:
+            found = self._needs.get(_kind(arrays))
+            if found is None:
+                return 0, False
+            self._last = avals, found
+            return found, True
+        return need, True
+
+    def call(self, given: list[Any], operands: list[Any], results: list[Any]) -> None:
+        results.extend(map(self.jitted, [given], [operands]))
+
+    def has_run(self, written: Any, operands: list[Any]) -> None:
+        self._needs[_kind(written)] = besides(self.jitted.lower(written, operands).compile())
 
 
-class _Write:
+class Write(Transaction):
     """One write of certain tensors."""
 
-    def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
-        self._name, self._tensors = name, tensors
-        # An array is taken out of its holder, and the new one put there.
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
         storages = [*map(_STORAGE, tensors)]
-        self._bare = _kinds(storages) <= _NOTHING  # True: each tensor is its array's holder
-        self.holders: Sequence[Any] = tensors if self._bare else _owners(tensors, storages)
+        bare = _kinds(storages) <= _NOTHING  # True: each tensor is its array's holder
         counters = [*map(_COUNTER, tensors)]
         if not _kinds(counters) <= _COUNTERS:
             for t in tensors:
                 if t._version_counter is None or t._inference:
                     t._bump(0)  # it has a counter now; raises for a tensor that may not be written
             counters = [t._version_counter for t in tensors if not t._inference]
-        self._counters: list[Any] = counters
-        self._owned = False  # True if each holder owns its array
-        # What is set once the new values are there: as numbers, so that setting may be repeated.
-        self._versions: list[int] = []
-        self._generations: list[int] = []
-
-    def run(self, program: _Donating, operands: list[Any]) -> None:
-        holders = self.holders
-        arrays: list[Any] = []
-        results: list[Any] = []
-        with writing:
-            try:
-                arrays += map(_ARRAY, holders)
-                if any(map(is_, arrays, repeat(None))):
-                    raise no_value()
-                need = program.need(arrays)
-                self.number()
-                for h in holders:
-                    h._array = None
-                taken = self._alone(arrays)
-                if need is None or need > SPARE:
-                    taken = _put_aside(need, taken)
-                # C code calls the program and stores its results: Python looks for signals after both.
-                results.extend(map(program.jitted, [taken], [operands]))
-                self.settle(arrays, results)
-                if need is None:
-                    del taken
-                    lowered = program.jitted.lower(results[0], operands)
-                    program.needs[_kind(arrays)] = besides(lowered.compile())
-            except BaseException as error:
-                try:
-                    surely(self.settle, arrays, results)
-                except BaseException:
-                    surely(self.settle, arrays, results)
-                if through_jax(error):
-                    program.renew()
-                gone = [] if results else [a for a in arrays if a.is_deleted()]
-                if gone and isinstance(error, Exception):
-                    raise lost(gone, self._name, "Leave more memory free (a smaller batch)") from error
-                raise
-
-    def number(self) -> None:
-        """Compute the new versions and generations."""
-        self._versions = [value + 1 for value in map(_VALUE, self._counters)]
-        if not self._bare:
-            self._generations = [0 if h is t else h.generation + 1 for h, t in zip(self.holders, self._tensors)]
-
-    def settle(self, arrays: list[Any], results: list[Any]) -> None:
-        """Put the new values into their holders, or the old ones back.  May be repeated."""
-        if not results:
-            for holder, array in zip(self.holders, arrays):
-                if not array.is_deleted():
-                    holder._array = array
-            return
-        for holder, array in zip(self.holders, results[0]):
-            holder._array = array
-        if not self._owned:
-            for holder, tensor in zip(self.holders, self._tensors):
-                if holder is tensor:
-                    holder._owned = True
-                else:
-                    holder.owned = True
-        for holder, tensor, generation in zip(self.holders, self._tensors, self._generations):
-            if holder is not tensor:
-                holder.generation = generation
-        for counter, version in zip(self._counters, self._versions):
-            counter.value = version
-
-    def _alone(self, arrays: list[Any]) -> list[Any]:
-        """Return the arrays, with copies in place of those that may not be donated."""
-        if self._bare:
-            owned = [*map(_OWNED, self._tensors)]
-        else:
-            owned = [h._owned if h is t else h.owned for h, t in zip(self.holders, self._tensors)]
-        self._owned = False not in owned
-        if DONATION and self._owned and max(map(sys.getrefcount, arrays), default=0) <= _ALONE:
-            return arrays
-        counts = list(map(sys.getrefcount, arrays))
-        return [
-            array if DONATION and mine and count <= _ALONE else copied([array])[0]
-            for array, mine, count in zip(arrays, owned, counts)
-        ]
-
-
-def _put_aside(need: int | None, arrays: list[Any]) -> list[Any]:
-    """Return copies to donate, if the program may fail or JAX goes through Python, and there is room for them."""
-    size = sum(a.nbytes for a in arrays)
-    if not arrays:
-        return arrays
-    where = arrays[0].sharding
-    if need is not None and has_room(need, where):
-        return arrays
-    return copied(arrays) if has_room((need or 0) + size, where) else arrays
+        holders = tensors if bare else _owners(tensors, storages)
+        super().__init__(holders, () if bare else [*filter(None, storages)], counters)
 
 
 def holders_of(tensors: Sequence[Any]) -> Sequence[Any] | None:

@@ -18,7 +18,7 @@ from ..engine.saved_variable import RELEASED, SavedVariable, check_version, deta
 from ..engine.sparse_gradient import SparseGradient
 from ..execution.execute import queue_now
 from ..tensor import Tensor
-from ..views.storage import Tracer, sole
+from ..views.storage import Tracer, may_donate
 from .plan import Plan
 from .saved_attributes import look_up, names
 
@@ -68,7 +68,7 @@ class OperatorNode(Node):
         del grad
         values = self._unpack_arrays() if self.saved else ()
         try:
-            if reuse and sole(grads, 0) and not any(isinstance(value, Tracer) for value in values):
+            if reuse and may_donate(grads, 0) and not any(isinstance(value, Tracer) for value in values):
                 results = plan.program((needs, _DEFINED, None, plan.no_metas, True))(*grads, *values)
             else:
                 program = plan.simple.get(needs)

@@ -19,7 +19,7 @@ from ..base.limits import zeros
 from ..execution.programs.programs import jit_checked
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
-from ..views.storage import Tracer, sole
+from ..views.storage import Tracer, may_donate
 from . import sparse_gradient
 from .fit import fit
 from .input_buffer import accumulate, stolen
@@ -103,7 +103,7 @@ class _Arrays(Arithmetic):
         if tensor._sparse:
             return SparseGradient(tensor)
         array, storage = tensor._read(), tensor._storage
-        return array if (tensor._owned if storage is None else storage.owned) else _copy(array)
+        return array if (tensor if storage is None else storage)._owned else _copy(array)
 
     def to_tensor(self, grad: Any) -> Any:
         if grad is None:
@@ -134,7 +134,7 @@ class _Arrays(Arithmetic):
         return chain.adjoint(grad)
 
     def write(self, chain: ViewChain, grads: list[Any], new: Any, ours: bool = False) -> Any:
-        donate = ours and sole(grads, 0) and not isinstance(new, Tracer)
+        donate = ours and may_donate(grads, 0) and not isinstance(new, Tracer)
         whole, grads[0] = grads[0], None
         return chain.write_back(whole, zeros(chain.shape, chain.dtype) if new is None else new, donate)
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..execution.donation import Writing
 from ..execution.programs.programs import Program, jit_checked
 from ..tensor import Tensor, from_array
-from ..views.storage import Tracer, sole
+from ..views.storage import Tracer, may_donate
 from . import sparse_gradient
 from .sparse_gradient import SparseGradient
 
@@ -36,9 +36,9 @@ def accumulate(buffer: list[Any], index: int, grad: list[Any]) -> None:
             buffer[index] = add_arrays(buffer[index], grad[0])
         elif isinstance(grad[0], Tracer) or isinstance(buffer[index], Tracer):
             buffer[index] = add_arrays(buffer[index], grad[0])  # JAX may keep a reference to the concrete one
-        elif sole(buffer, index):
+        elif may_donate(buffer, index):
             buffer[index] = add_into(buffer[index], grad[0])
-        elif sole(grad, 0):
+        elif may_donate(grad, 0):
             buffer[index] = add_into(grad[0], buffer[index])
         else:
             buffer[index] = add_arrays(buffer[index], grad[0])
@@ -59,7 +59,7 @@ def _opened(value: Any) -> Tensor:
 
 def stolen(buffer: list[Any], index: int) -> Tensor:
     """Make a Tensor of `buffer[index]`, which may donate the array later if the buffer has the only reference to it."""
-    alone = sole(buffer, index)
+    alone = may_donate(buffer, index)
     tensor = from_array(buffer[index])
     tensor._owned = alone
     return tensor

@@ -18,6 +18,7 @@ from ..base.limits import checked
 from ..base.platforms import start
 from ..errors import LostValueError
 from .programs.ahead import compiled
+from .references import is_deleted
 
 SPARE = 1 << 20  # bytes that a program may need besides its operands: without so much memory, nothing runs at all
 
@@ -138,7 +139,7 @@ def _look(program: Writing, out: list, box: list, error: BaseException) -> None:
     """Raise `LostValueError` after a failure if the array is deleted and the program gave no result."""
     if through_jax(error):
         program.renew()
-    if not out and box[0].is_deleted():
+    if not out and is_deleted(box[0]):
         array, box[:] = box[0], [None, box[0]]
         if isinstance(error, Exception):
             raise lost([array], "an in-place write", "Write out of place (x = x + y) where memory is short") from error
@@ -198,7 +199,7 @@ def has_room(need: int, sharding: Any) -> bool:
     return True
 
 
-def surely(finish: Callable[..., Any], *arguments: Any) -> None:
+def complete(finish: Callable[..., Any], *arguments: Any) -> None:
     """Call `finish`, which may be repeated, until it gets through, for the handler of an interrupt: more may follow.
 
     The call itself may be interrupted too, before it is in the block: make it in a `try` of your own.

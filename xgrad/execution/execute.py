@@ -15,6 +15,7 @@ from ..config import block, settings, state
 from .owned import valued
 from .pending import Pending, declared_of, quietly, spread
 from .queue import Queue
+from .references import is_deleted
 
 
 def execute(program: Any, operands: Any, owners: Any = None) -> Any:
@@ -109,7 +110,7 @@ def deferred(box: list[Any], operands: Any, owned: bool) -> bool:
         array = box[0]
         if spread(array) or any(map(spread, operands)):
             return False
-        if isinstance(array, jax.Array) and not isinstance(array, Tracer) and not array.is_deleted():
+        if isinstance(array, jax.Array) and not isinstance(array, Tracer) and not is_deleted(array):
             box[0] = valued(array, owned)
         return True
     if box[0].__class__ is Pending:
@@ -130,7 +131,7 @@ def suspended(reason: str) -> Iterator[None]:
         state.queue, state.lazy = queue, lazy
 
 
-def settle(holder: Any) -> Any:
+def evaluate_held(holder: Any) -> Any:
     """Return the array of a tensor or a storage, which holds no Pending any more but on a declared backend."""
     array = holder._array
     if array.__class__ is Pending and declared_of(array) is None:

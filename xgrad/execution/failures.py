@@ -7,6 +7,7 @@ from ..base.limits import out_of_memory
 from .donation import lost
 from .fused import operand_of
 from .pending import Pending, give_up
+from .references import deleted
 from .rollback import put_back
 from .source import lines
 
@@ -58,7 +59,7 @@ def settle_some(queue: Any, fused: Any, alive: list[Pending], given: list[Any], 
         p.queue = None
     put_back(queue, dict(zip(fused.live, arrays)))
     queue.drop()
-    gone = [array for array in inputs if array.is_deleted()]
+    gone = deleted(inputs)
     if gone:
         raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
     failure.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")

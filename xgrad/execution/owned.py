@@ -8,7 +8,7 @@ from ..base.jax_compat import Tracer
 from .pending import Pending, aval_of, place_number
 
 
-def lent(array: Any, owner: Any) -> Any:
+def lend(array: Any, owner: Any) -> Any:
     """Return a Pending with this value, which the queue may donate, in place of the array of a tensor or its storage.
 
     Return the array itself if it belongs to no tensor, to several devices or to a trace.
@@ -22,7 +22,7 @@ def lent(array: Any, owner: Any) -> Any:
         return held  # the operand before this one is the same tensor
     if held is not array:
         return array
-    p = valued(array, holder._owned if holder is owner else holder.owned)
+    p = valued(array, holder._owned)
     if holder._array is array:  # else another thread has written it: no call between the comparison and the assignment
         holder._array = p
     return p

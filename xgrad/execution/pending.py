@@ -18,6 +18,7 @@ from ..base.declared import DeclaredPlace
 from ..base.jax_compat import Tracer
 from ..base.platforms import local_devices
 from ..config import settings, state
+from .references import is_deleted
 
 
 class Aval:
@@ -162,7 +163,7 @@ class Pending:
         return not self.place or self.sharding.is_fully_replicated
 
     def is_deleted(self) -> bool:
-        return self.value is not None and self.value.is_deleted()
+        return is_deleted(self.value)
 
     def devices(self) -> set[Any]:
         return self.sharding.device_set

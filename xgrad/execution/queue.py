@@ -7,8 +7,8 @@ A code is the number of an operand: 256 * entry + result for a result of the que
 or a number from outside), None for None, and a tuple for a tuple.  So programs and codes, what is alive, and the
 inputs' avals are the key of the compiled function: the next step of a training loop traces and compiles nothing.
 
-Alive is what something outside of the queue refers to when it is evaluated (liveness.py); the rest is not computed.  An
-input that nothing else refers to any more, because a write replaced it, is donated.
+Alive is what something outside of the queue refers to when it is evaluated (references.py); the rest is not computed.
+An input that nothing else refers to any more, because a write replaced it, is donated.
 
 Invariant: at each moment either the entries are noted and their inputs are there, or all results that are alive have
 their values.  An interrupt between the two finds `done`, and what comes next finishes it.
@@ -33,10 +33,10 @@ from ..config import state
 from .donation import copied, lost, through_jax
 from .failures import one_by_one, settle_some
 from .fused import programs, shown
-from .liveness import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .metrics import recorder
-from .owned import lent
+from .owned import lend
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
+from .references import COUNTED, alive_of, attribute_alone, deleted, is_alone, is_deleted
 from .scalars import operands_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
@@ -50,7 +50,7 @@ _frame = sys._getframe
 
 def _is_shared(pending: Pending) -> bool:
     """Return True if something else may refer to the array of an input."""
-    return not pending.owned or References.in_slot(pending) > IN_SLOT
+    return not pending.owned or not attribute_alone(pending, "value")
 
 
 def _one_place(a: int, b: int) -> int:
@@ -113,7 +113,7 @@ class Queue:
                             foreign = x
                             break
                     elif owners is not None and isinstance(x, jax.Array):
-                        x = lent(x, owners[len(codes)])
+                        x = lend(x, owners[len(codes)])
                     code, aval, where = self.known.get(id(x)) or self._input(x)
                     if aval is AT_ONCE:
                         break
@@ -202,7 +202,7 @@ class Queue:
             return None, AT_ONCE, 0
         if isinstance(x, jax.Array):
             sharding = x.sharding
-            if sharding.__class__ is not SingleDeviceSharding or x.is_deleted():
+            if sharding.__class__ is not SingleDeviceSharding or is_deleted(x):
                 return None, AT_ONCE, 0
             where = place_number(sharding) if x.committed else 0
             return self._remember(x, aval_of(x.shape, x.dtype, x.aval.weak_type), where)
@@ -307,7 +307,7 @@ class Queue:
         if not entries:
             return
         called, codes, where, results, _ = zip(*entries)
-        live, alive = alive_of(results, *(AT_REST if COUNTED else (0, 0)))
+        live, alive = alive_of(results)
         one = self._together(where)
         donated = self._donated(alive) if one and COUNTED and live else ()
         fused = None
@@ -348,7 +348,7 @@ class Queue:
                 for i, array in zip(donated, spare):
                     inputs[i].value = array
                 if isinstance(error, Exception):
-                    gone = [x.value for x in inputs if x.__class__ is Pending and x.value.is_deleted()]
+                    gone = deleted([x.value for x in inputs if x.__class__ is Pending])
                     if gone:
                         for *_, results, _ in entries:
                             give_up(results)
@@ -381,7 +381,7 @@ class Queue:
         for i in range(len(inputs)):
             if (
                 inputs[i].__class__ is Pending
-                and References.in_list(inputs, i) <= IN_LIST
+                and is_alone(inputs, i)
                 and inputs[i].nbytes >= DONATE_FROM
                 and (self.plain or not _is_shared(inputs[i]))
             ):

@@ -63,8 +63,6 @@ def _put(holder: Any, old: Any, new: Pending) -> None:
     if storage is not None:
         holder = storage
     if holder._array is new:
+        holder._array, holder._owned = old, owned
         if hasattr(holder, "generation"):
-            holder._array, holder.owned = old, owned
             holder.generation += 1  # views that have read the new value read again
-        else:
-            holder._array, holder._owned = old, owned

@@ -14,8 +14,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ..base.limits import checked
 from ..config import block
+from ..dispatch.multi_write import Donating, MultiWrite
+from ..execution.pending import spread
+from ..views.transaction import DonatingProgram
 
-_DONATED = (0, 3)  # the parameters and the state, of (parameters, other parameters, gradients, state, extra)
 _MOST = 64  # programs of one structure
 
 
@@ -50,60 +52,82 @@ class _Functions:
 
 
 class Program:
-    """`function(parameters, others, gradients, state, {**extra, **functions})`, with parameters and state donated."""
+    """`function(written, read, functions)` as one program."""
 
-    def __init__(self, function: Callable, out_shardings: Any) -> None:
+    def __init__(self, function: Callable[[list, list, dict], list]) -> None:
         functions = self._functions = _Functions()
 
-        def whole(*values: Any) -> Any:
-            *rest, extra = values
-            return function(*rest, {**extra, **{name: functions.noted(name) for name in functions.given}})
+        def whole(written: list[Any], read: list[Any]) -> list[Any]:
+            return function(written, read, {name: functions.noted(name) for name in functions.given})
 
-        self._whole, self._placed = whole, out_shardings
-        self.jitted: Any = _jit(whole, _DONATED, out_shardings)
+        self._whole = whole
+        self.write: MultiWrite = MultiWrite(whole, "optimizer_step")
+        self.donating: Donating | None = None
         self._lifted: dict[str, Callable] = {}
-        self.ran = False  # True from the second call on: JAX then runs it without going through Python
-        self.need = 0  # the bytes that it needs besides its operands
 
-    def shapes(self, values: tuple, functions: dict[str, Callable]) -> list:
-        """Return the shapes and dtypes of the state after the step."""
+    def shapes(self, written: list[Any], read: list[Any], functions: dict[str, Callable]) -> list:
+        """Return the shapes and dtypes of the results."""
         with self._functions.holding(functions):
-            return jax.eval_shape(self.jitted, *values)[2]
+            return jax.eval_shape(self._whole, written, read)
 
-    def with_functions(self, values: tuple, functions: dict[str, Callable]) -> Callable:
-        """Return the function to be called with such values in this step."""
+    def placed(self, arrays: list[Any]) -> Donating:
+        """Return the program for results placed as these arrays are, which stands for all later steps."""
+        where = [array.sharding for array in arrays] if any(map(spread, arrays)) else None
+        self.donating = self.write.on(where)
+        return self.donating
+
+    def with_functions(
+        self, donating: Donating, written: list[Any], read: list[Any], functions: dict[str, Callable]
+    ) -> DonatingProgram:
+        """Return the program of a step that calls these functions."""
+        holding = self._functions.holding
         if self._functions.called:
-            with self._functions.holding(functions):
-                closed, shapes = jax.make_jaxpr(self._whole, return_shape=True)(*values)
-            return self._lift(closed, jax.tree.structure(shapes), [len(jax.tree.leaves(value)) for value in values])
+            with holding(functions):
+                closed = jax.make_jaxpr(self._whole)(written, read)
+            return _Once(donating, self._lift(closed, len(written), donating.where), self._lifted)
 
-        def run(*values: Any) -> Any:
-            with self._functions.holding(functions):  # in case JAX traces it again
-                return self.jitted(*values)
+        def run(written: list[Any], read: list[Any]) -> list[Any]:
+            with holding(functions):  # in case JAX traces it again
+                return donating.jitted(written, read)
 
-        return run
+        return _Once(donating, run, self._lifted)
 
-    def _lift(self, closed: ClosedJaxpr, tree: Any, sizes: list[int]) -> Callable:
-        """Return a traced call as a program on the arrays that functions close over, and the values."""
+    def _lift(self, closed: ClosedJaxpr, count: int, where: list[Any] | None) -> Callable[[list, list], list]:
+        """Return a traced call as a program on the arrays that functions close over, and the `count` written ones."""
         jaxpr, consts = closed.jaxpr, closed.consts
         text = _written(jaxpr)
         run = None if text is None else self._lifted.get(text)
         if run is None:
             part = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
-            starts = {i: len(consts) + sum(sizes[:i]) for i in _DONATED}
-            donated = tuple(starts[i] + k for i in _DONATED for k in range(sizes[i]))
-            placed = None if self._placed is None else jax.tree.leaves(self._placed)
-            run = _jit(jaxpr_as_fun(ClosedJaxpr(part, [])), donated, placed)
+            donated = tuple(range(len(consts), len(consts) + count))
+            placed: Any = {} if where is None else {"out_shardings": where}
+            run = jax.jit(checked(jaxpr_as_fun(ClosedJaxpr(part, []))), donate_argnums=donated, **placed)
             if text is not None:
                 if len(self._lifted) >= _MOST:
                     self._lifted.clear()
                 self._lifted[text] = run
-        return lambda *values: tree.unflatten(run(*consts, *jax.tree.leaves(values)))
+        return lambda written, read: run(*consts, *written, *read)
 
 
-def _jit(function: Callable, donated: tuple[int, ...], out_shardings: Any) -> Callable:
-    placed = {} if out_shardings is None else {"out_shardings": out_shardings}
-    return jax.jit(checked(function), donate_argnums=donated, **placed)
+class _Once(DonatingProgram):
+    """A program with the functions of one step.  Python runs in each call: so copies are always put aside."""
+
+    def __init__(self, program: Donating, function: Callable[[list, list], list], lifted: dict[str, Callable]) -> None:
+        self.name, self.instead = program.name, program.instead
+        self._program, self._function, self._lifted = program, function, lifted
+
+    def needs(self, arrays: list[Any]) -> tuple[int, bool]:
+        return self._program.needs(arrays)[0], False
+
+    def call(self, given: list[Any], operands: list[Any], results: list[Any]) -> None:
+        results.append(self._function(given, operands))
+
+    def has_run(self, written: Any, operands: list[Any]) -> None:
+        pass  # the next step's functions are others
+
+    def renew(self) -> None:
+        self._lifted.clear()
+        self._program.renew()
 
 
 def _written(jaxpr: Jaxpr) -> str | None:

@@ -1,7 +1,6 @@
 """GroupState: optax's state for the parameters of one group, leaf by leaf as tensors.
 
-Invariants: only the optimizer has references to the arrays in these tensors, unless `lent` is set, and so a step may
-donate them; the tensors stay the same objects, by which a compiled function finds them; structure, shapes and
+Invariants: the tensors stay the same objects, by which a compiled function finds them; structure, shapes and
 dtypes never change.
 """
 
@@ -17,7 +16,7 @@ from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
 from ..base import limits
 from ..config import state
-from ..execution.execute import settle
+from ..execution.execute import evaluate_held
 from ..execution.pending import only_shape
 from ..execution.shapes_only import array_of
 from ..tensor import Tensor, from_array, from_foreign
@@ -97,7 +96,6 @@ class GroupState:
         leaves = jax.tree.leaves(state)
         leaves = self._placed(leaves, arrays) if self.fresh else [array_of(leaf.shape, leaf.dtype) for leaf in leaves]
         self.tensors = [from_array(a) for a in leaves]
-        self.lent = False  # True if other code has the arrays
         self.hyperparameters = self._hyperparameters()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,16 +160,9 @@ class GroupState:
 
     def lend(self) -> list[Any]:
         """Return the arrays for other code to keep: the next step does not donate them."""
-        self.lent = True
         for tensor in self.tensors:
             tensor._owned = False
-        return [settle(tensor) for tensor in self.tensors]
-
-    def take_back(self) -> None:
-        """Own the arrays again, by copying them."""
-        self.lent = False
-        for tensor in self.tensors:
-            tensor._array, tensor._owned = owned_copy(tensor._array), True
+        return [evaluate_held(tensor) for tensor in self.tensors]
 
     # ------------------------------------------------------------ hyperparameters
 

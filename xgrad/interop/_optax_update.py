@@ -1,17 +1,14 @@
-"""The update of parameters as one program, with the steps before and after it.
+"""The update of parameters as one program, with the steps before and after it: a write of many tensors.
 
-    parameters ─┐ taken out of their        ┌─► parameters ─► put back, versions rise
-    gradients  ─┤ holders: donated          ├─► state      ─► put back
-    state      ─┴─► tx.update of each group ┘
+    parameters, state ─┐                        ┌─► parameters, state
+                       ├─► tx.update of groups ─┤
+    gradients, extra ──┘                        └─► updates of parameters that are views, or share a storage
 
-Invariant: a parameter's buffer is donated only if one of our kernels made it and only its holder refers to it; else
-it is copied first.  Parameters that are views, or share a storage with another one, are not donated: the program
-returns their updates, which are added one after the other, as PyTorch's in-place operators would do.
+Parameters of the last kind are read, and their updates added one after the other, as PyTorch's in-place operators would
+do.
 """
 
-import sys
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -21,18 +18,15 @@ import optax
 
 from ..base.limits import checked
 from ..config import settings
-from ..execution.donation import SPARE, besides, copied, has_room, lost, surely, through_jax
-from ..execution.execute import queue_now, settle
-from ..execution.pending import quietly
+from ..execution.execute import evaluate_held, queue_now
+from ..execution.pending import Pending, quietly
 from ..tensor import Tensor
-from ..views.storage import DONATION, no_value, writing
-from ._optax_lazy import note_step
+from ..views.transaction import Transaction
 from ._optax_program import Program
-from ._optax_state import GroupState, Layout, owned_copy
+from ._optax_state import GroupState, Layout
 
-# Like `views.storage.ALONE`, for all arrays of a list at once.
-_ALONE = max(map(sys.getrefcount, [object()]))
 _MOST = 64  # programs of one `Update`
+_NO_EXTRA = jax.tree.structure({})
 _added = jax.jit(checked(optax.apply_updates))
 
 
@@ -114,16 +108,12 @@ class Update:
         self.storages = [p._storage for p in params]
         self.chains = [p._chain for p in params]
         self.direct = direct_of(params)
-        self.tensors = [tensor for state in states for tensor in state.tensors]
         self.others = [p for p, direct in zip(params, self.direct) if not direct]
-        own = [p for p, direct in zip(params, self.direct) if direct]
-        self.own: Any = own
-        self.bare = [p for p in own if p._storage is None]
-        self.stored: list[Any] = [p._storage for p in own if p._storage is not None]
-        # An array is taken out of its holder, and the new one put there.
-        self.holders: list[Any] = [p if p._storage is None else p._storage for p in own]
+        self.own = [p for p, direct in zip(params, self.direct) if direct]
+        self.written = [*self.own, *[tensor for state in states for tensor in state.tensors]]
+        self.holders: list[Any] = [t if t._storage is None else t._storage for t in self.written]
+        self.stored: list[Any] = [t._storage for t in self.written if t._storage is not None]
         self.programs: dict[Any, Program] = {}
-        self.lazy_programs: dict[Any, Any] = {}  # for a queue, by the structure of further arguments
 
     def holds(self) -> bool:
         """Return True if the parameters still have the same storages and chains."""
@@ -134,171 +124,93 @@ class Update:
 
     def run(self, grads: list, extra: dict[str, Any], functions: dict[str, Callable]) -> None:
         """Do the step."""
-        for state in self.states:
-            if state.lent:
-                state.take_back()
-        queue = queue_now() if settings.special else None
-        if queue is not None and not functions and note_step(self, queue, grads, extra):
-            return
-        others = [p._read() for p in self.others]
-        if settings.special:  # a lazy block may have left Pendings
-            for holder in (*self.holders, *self.tensors):
-                settle(holder)
-            grads, others = [*map(quietly, grads)], [*map(quietly, others)]
-        call, program = self._program(others, grads, extra, functions)
-        arrays: list = []
-        results: list = []
-        numbers: list[tuple] = []
-        with writing:
-            leaves = [t._array for t in self.tensors]
-            try:
-                arrays += [h._array for h in self.holders]
-                if any(map(is_, arrays, repeat(None))):
-                    raise no_value()
-                self.number(numbers)
-                for holder in self.holders:
-                    holder._array = None
-                taken, given = arrays if self._alone(arrays) else self._copied(arrays), leaves
-                if not program.ran or functions or program.need > SPARE:
-                    taken, given = self._put_aside(program, bool(functions), taken, given)
-                # C code calls the program and stores its results: Python looks for signals after both.
-                results.extend(map(call, [taken], [others], [grads], [given], [extra]))
-                self.settle(arrays, leaves, numbers, results)
-                if not program.ran and not functions:
-                    del taken, given
-                    self._note(program, others, grads, extra)
-            except BaseException as error:
-                try:
-                    surely(self.settle, arrays, leaves, numbers, results)
-                except BaseException:
-                    surely(self.settle, arrays, leaves, numbers, results)
-                if through_jax(error):
-                    self.programs.clear()  # JAX would run it through Python from now on
-                gone = [] if results else [a for a in (*arrays, *leaves) if a.is_deleted()]
-                if gone and isinstance(error, Exception):
-                    raise lost(gone, "an optimizer's step", "Leave more memory free (a smaller batch)") from error
-                raise
+        further, tree = jax.tree.flatten(extra) if extra else ([], _NO_EXTRA)
+        read = [*[p._read() for p in self.others], *grads, *further]
+        if settings.special:
+            queue = None if functions or self.others else queue_now()
+            if queue is not None and self._program(tree, read, {}).write.note(queue, self.written, read):
+                return
+            for holder in self.holders:  # a lazy block may have left Pendings
+                evaluate_held(holder)
+            read = [*map(quietly, read)]
+        program = self._program(tree, read, functions)
+        donating: Any = program.donating or program.placed([*self._arrays(), *read[: len(self.others)]])
+        if functions:
+            donating = program.with_functions(donating, self._arrays(), read, functions)
+        (_Apart if self.others else _Step)(self).run(donating, read)
 
-    def number(self, numbers: list) -> None:
-        """Compute the new versions and generations: as numbers to be set, so that setting may be repeated."""
-        numbers += [(storage, "generation", storage.generation + 1) for storage in self.stored]
-        rises: dict[int, Any] = {}
-        for param in (*self.own, *self.others):
-            counter: Any = param._version_counter
-            number = rises[id(counter)] = rises.get(id(counter), counter.value) + 1
-            numbers.append((counter, "value", number))
+    def _arrays(self) -> list[Any]:
+        return [tensor._held() for tensor in self.written]
 
-    def settle(self, arrays: list, leaves: list, numbers: list, results: list) -> None:
-        """Put the new values into their holders, or the old ones back.  May be repeated."""
-        if not results:
-            for holder, array in zip(self.holders, arrays):
-                if not array.is_deleted():
-                    holder._array = array
-            for tensor, array in zip(self.tensors, leaves):
-                tensor._array = None if array.is_deleted() else array
-            return
-        values, updates, states = results[0]
-        for holder, array in zip(self.holders, values):
-            holder._array = array
-        for storage in self.stored:
-            storage.owned = True
-        for param in self.bare:
-            param._owned = True
-        count = len(numbers) - len(self.others)
-        for what, name, number in numbers[:count]:
-            setattr(what, name, number)
-        for tensor, array in zip(self.tensors, states):
-            tensor._array = array
-        for param, update, (counter, _, number) in zip(self.others, updates, numbers[count:]):
-            if counter.value < number:
-                param._write(_added(param._read(), update))
-
-    def _put_aside(self, program: Program, always: bool, taken: list, leaves: list) -> tuple[list, list]:
-        """Return copies to donate, if the program may fail or JAX goes through Python, and there is room for them."""
-        size = sum(a.nbytes for a in (*taken, *leaves))
-        sharding = next((a.sharding for a in (*taken, *leaves)), None)
-        if sharding is None:
-            return taken, leaves
-        first = always or not program.ran
-        if not has_room(program.need + size * first, sharding):
-            if has_room(program.need, sharding):
-                return taken, leaves
-        elif not first:
-            return taken, leaves
-        return copied(taken), copied(leaves)
-
-    def _note(self, program: Program, others: list, grads: list, extra: dict) -> None:
-        """Record, after a program's first call, the memory that it needs besides."""
-        arrays = [h._array for h in self.holders]
-        program.need = besides(
-            program.jitted.lower(arrays, others, grads, [t._array for t in self.tensors], extra).compile()
-        )
-        program.ran = True
-
-    def _alone(self, arrays: list) -> bool:
-        """Return True if all arrays, which only this list should refer to, may be donated."""
-        return (
-            DONATION
-            and False not in [s.owned for s in self.stored]
-            and False not in [p._owned for p in self.bare]
-            and max(map(sys.getrefcount, arrays), default=0) <= _ALONE
-        )
-
-    def _copied(self, arrays: list) -> list:
-        """Return the arrays, and copies of those that may not be donated."""
-        counts = list(map(sys.getrefcount, arrays))
-        owned = [h._owned if isinstance(h, Tensor) else h.owned for h in self.holders]
-        return [
-            array if DONATION and mine and count <= _ALONE else owned_copy(array)
-            for array, mine, count in zip(arrays, owned, counts)
-        ]
-
-    def _program(self, others: list, grads: list, extra: dict, functions: dict) -> tuple[Callable, Program]:
-        """Return the function to be called with the values, and its program."""
-        key = (*extra, None, *functions)
+    def _program(self, tree: Any, read: list[Any], functions: dict[str, Callable]) -> Program:
+        """Return the program of steps with such arguments."""
+        key = tree, *functions
         program = self.programs.get(key)
-        if program is None or functions:
-            arrays = [h._array for h in self.holders]
-            values = arrays, others, grads, [t._array for t in self.tensors], extra
-            if program is None:
-                if len(self.programs) >= _MOST:
-                    self.programs.clear()
-                program = self.programs[key] = self._made(values, functions)
-            if functions:
-                return program.with_functions(values, functions), program
-        return program.jitted, program
+        if program is None:
+            if len(self.programs) >= _MOST:
+                self.programs.clear()
+            program = Program(self._step(tree))
+            while True:
+                avals = program.shapes([*map(_like, self._arrays())], [*map(_like, read)], functions)
+                if settled(self.states, self.parts, avals[len(self.own) : len(self.written)]):
+                    break
+            self.programs[key] = program
+        return program
 
-    def _made(self, values: tuple, functions: dict) -> Program:
-        while True:
-            arrays, others, grads, leaves, extra = values
-            program = Program(self.whole(), self._out_shardings(arrays, others, leaves))
-            if self.settled(program.shapes(values, functions)):
-                return program
-            values = arrays, others, grads, [t._array for t in self.tensors], extra
-
-    def settled(self, avals: list) -> bool:
-        """Give the states the dtypes that a step gives them; return True if they had them."""
-        return settled(self.states, self.parts, avals)
-
-    def whole(self) -> Callable:
+    def _step(self, tree: Any) -> Callable[[list, list, dict], list]:
         """Return the function to be compiled.  It refers to no parameter, directly or indirectly."""
         parts, direct = self.parts, self.direct
+        own, others, gradients = len(self.own), len(self.others), len(self.params)
 
-        def whole(own: list, others: list, grads: list, leaves: list, extra: dict) -> tuple:
-            mine, theirs = iter(own), iter(others)
+        def step(written: list, read: list, functions: dict) -> list:
+            mine, theirs = iter(written[:own]), iter(read[:others])
             params = [next(mine if is_direct else theirs) for is_direct in direct]
-            return updated(parts, direct, params, grads, leaves, extra)
+            extra = {**jax.tree.unflatten(tree, read[others + gradients :]), **functions}
+            grads = read[others : others + gradients]
+            values, updates, states = updated(parts, direct, params, grads, written[own:], extra)
+            return [*values, *states, *updates]
 
-        return whole
+        return step
 
-    def _out_shardings(self, arrays: list, others: list, leaves: list) -> Any:
-        """Return the results' shardings, as parameters and state have them, unless all are on one device.
 
-        It holds as long as the `Update`: an in-place write keeps a storage's sharding, and `.data =` sets another one.
-        """
-        placed = [_shardings(values) for values in (arrays, others, leaves)]
-        several = any(len(place.device_set) > 1 for places in placed for place in places)
-        return tuple(placed) if several else None
+class _Step(Transaction):
+    """The write of one step: of parameters, whose versions rise, and of the state."""
+
+    def __init__(self, update: Update) -> None:
+        super().__init__(update.holders, update.stored, [p._version_counter for p in update.own])
+
+
+class _Apart(_Step):
+    """A step with parameters that get their updates added, once the others and the state are written."""
+
+    def __init__(self, update: Update) -> None:
+        super().__init__(update)
+        self._others = update.others
+        self._raised: list[int] = []  # the others' versions, once their updates are added
+
+    def take(self) -> list[Any]:
+        given = super().take()
+        versions: dict[int, int] = dict(zip(map(id, self.counters), self.versions))
+        for param in self._others:
+            counter: Any = param._version_counter
+            versions.setdefault(id(counter), counter.value)
+            versions[id(counter)] += 1
+            self._raised.append(versions[id(counter)])
+        return given
+
+    def values(self, out: list[Any]) -> list[Any]:
+        return out[: len(self.holders)]
+
+    def settle(self) -> None:
+        super().settle()
+        if self.done:
+            for param, update, version in zip(self._others, self.done[0][len(self.holders) :], self._raised):
+                if param._version_counter.value < version:  # pyright: ignore[reportOptionalMemberAccess]
+                    param._write(_added(param._read(), update))
+
+
+def _like(array: Any) -> Any:
+    return array.aval.struct if array.__class__ is Pending else array
 
 
 def settled(states: list[GroupState], parts: list[Part], avals: list) -> bool:
@@ -309,10 +221,3 @@ def settled(states: list[GroupState], parts: list[Part], avals: list) -> bool:
         same &= state.settle(avals[place:end], part.number)
         place = end
     return same
-
-
-def _shardings(arrays: list) -> list[Any]:
-    try:
-        return [array.sharding for array in arrays]
-    except (AttributeError, jax.errors.ConcretizationTypeError):  # tracers
-        return []

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..config import state
-from ..dispatch.multi_write import Together, holders_of
+from ..dispatch.multi_write import MultiWrite, holders_of
 from ..dispatch.tables import FUNCTIONS, METHODS
 from ..execution.execute import execute
 from ..execution.programs.programs import Program, jit_checked
@@ -133,8 +133,8 @@ def _function(name: str, count: int, each: tuple[bool, ...]) -> Callable[..., An
 
 
 @functools.lru_cache(maxsize=512)
-def _in_place(name: str, count: int, each: tuple[bool, ...]) -> Together:
-    return Together(_function(name, count, each), f"foreach_{name}")
+def _in_place(name: str, count: int, each: tuple[bool, ...]) -> MultiWrite:
+    return MultiWrite(_function(name, count, each), f"foreach_{name}")
 
 
 @functools.lru_cache(maxsize=512)

@@ -27,7 +27,7 @@ import numpy as np
 from ..base.dtypes import x64_enabled
 from ..config import state as modes
 from ..dispatch.call import call
-from ..dispatch.multi_write import Together, direct
+from ..dispatch.multi_write import MultiWrite, direct
 from ..dispatch.operator import Operator
 from ..execution.segments import repeats
 from ..execution.shapes import MOST_RESULTS
@@ -100,7 +100,7 @@ def _form(
 class Ahead(NamedTuple):
     """A program of a step before its arrays are there, with the operand's shapes in their places."""
 
-    program: Together
+    program: MultiWrite
     written: list[Any]
     read: list[Any]
 
@@ -232,7 +232,7 @@ def vector(values: tuple[float, ...], x64: bool) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _together(form: _Form, count: int) -> Together:
+def _together(form: _Form, count: int) -> MultiWrite:
     """Return the program of a step of `count` parameters.
 
     It writes (parameter, counts, arrays) of each, and reads the vector, the tensors and the gradients.
@@ -245,7 +245,7 @@ def _together(form: _Form, count: int) -> Together:
         return _step(form, own, read[others:], read[:others])
 
     optimizer_step.__name__ = f"{rule.name}_step"
-    return Together(optimizer_step, f"{rule.name}_step")
+    return MultiWrite(optimizer_step, f"{rule.name}_step")
 
 
 def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.jax_compat import Tracer
 from ..config import state as modes
-from ..dispatch.multi_write import Together
+from ..dispatch.multi_write import MultiWrite
 from ..execution.pending import Pending
 from ..tensor import Tensor
 from .by_rule import ByRule, check_lr, require
@@ -167,7 +167,7 @@ def _outside(indices: Any, shape: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _program(form: _Form) -> Together:
+def _program(form: _Form) -> MultiWrite:
     rule = SparseAdam.rule
 
     def sparse_adam_step(written: list[Any], read: list[Any]) -> list[Any]:
@@ -194,4 +194,4 @@ def _program(form: _Form) -> Together:
         arrays = [a.at[rows].add(change, mode="drop") for a, change in zip((p, average, square), changes)]
         return [arrays[0], new, *arrays[1:]]
 
-    return Together(sparse_adam_step, "sparse_adam_step")
+    return MultiWrite(sparse_adam_step, "sparse_adam_step")

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import jax.numpy as jnp
 
 from ..config import state
-from ..dispatch.multi_write import Together
+from ..dispatch.multi_write import MultiWrite
 from ..dispatch.tables import FUNCTIONS
 from ..nn.module import Module
 from ..tensor import Tensor
@@ -59,7 +59,7 @@ def _moved(averaged: list[Any], read: list[Any]) -> list[Any]:
     return found
 
 
-_move_together = Together(_moved, "average")
+_move_together = MultiWrite(_moved, "average")
 
 
 def _move(averaged: Sequence[Tensor], present: Sequence[Tensor], weight: Any) -> None:

@@ -141,7 +141,7 @@ def _dense(tensor: Dense, storage: Storage, alone: bool) -> Tensor:
     if not alone or not chain.is_root:
         return placed(Tensor, storage, chain, tensor.requires_grad, tensor.parameter)
     whole = from_foreign(array, tensor.requires_grad)
-    whole._is_param, whole._owned = tensor.parameter, storage.owned
+    whole._is_param, whole._owned = tensor.parameter, storage._owned
     return whole
 
 

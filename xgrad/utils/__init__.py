@@ -1,11 +1,11 @@
 """PyTorch's `torch.utils`: checkpoints of activations, DLPack, data loading, TensorBoard."""
 
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ..base.missing import MissingNameError
 from ..config import state
+from ..execution.references import attribute_alone
 from ..tensor import Tensor
 from . import checkpoint as checkpoint
 from . import dlpack as dlpack
@@ -32,8 +32,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """
     for t in (t1, t2):
         leads = t._accumulator is not None and t._accumulator() is not None
-        # Two references are the tensor's and this call's.
-        shared = t._view is not None or (t._storage is not None and sys.getrefcount(t._storage) > 2)
+        shared = t._view is not None or (t._storage is not None and not attribute_alone(t, "_storage"))
         if leads or shared or t._level is not None or state.trace is not None:
             raise RuntimeError(
                 "swap_tensors(): cannot swap a tensor that a view, a graph, vmap or a trace refers to. Drop the views "

@@ -16,7 +16,7 @@ from ..base.devices import same_placement, settled
 from ..base.missing import missing as _missing
 from ..base.platforms import start
 from ..dispatch.call import call
-from ..execution.execute import settle, transferred
+from ..execution.execute import evaluate_held, transferred
 from ..ops.create.from_data import _converted, named_place
 from ..tensor import Tensor, from_foreign
 
@@ -133,7 +133,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     tensor = from_foreign(transferred(array, where) if moves else array if device else untied(array))
     if copy:
         tensor = call(_converted.operator, (tensor,), (tensor.dtype,))
-        settle(tensor)  # now, in a lazy block too: the owner of the memory may write to it
+        evaluate_held(tensor)  # now, in a lazy block too: the owner of the memory may write to it
     return tensor
 
 

@@ -1,6 +1,6 @@
 """Storage: the one owner of a root array; version counters; and the proof that a buffer may be donated.
 
-Invariants: a write donates the root's buffer to XLA only if nothing else can see it (`Storage.rewrite`): the array came
+Invariants: a write donates the root's buffer to XLA only if nothing else can see it (`write_root`): the array came
 from one of our own kernels, its reference count is the count of an array with one reference, and neither it nor an
 operand is a tracer (JAX may store arrays that it meets together with one).  Any other array is copied by the write, and
 the copy is owned from then on.
@@ -17,7 +17,6 @@ A tensor without views has no Storage: it *is* its array.  `Tensor._share` makes
 """
 
 import itertools
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +31,7 @@ from ..errors import InferenceTensorError, LostValueError
 from ..execution.donation import Writing, copied, run_writing
 from ..execution.execute import deferred, transferred
 from ..execution.pending import Pending, declared_of
+from ..execution.references import is_alone
 from ..execution.rollback import replaces
 
 _ids = itertools.count(1)
@@ -96,12 +96,11 @@ UNTRACKED = Untracked()
 class Storage:
     """One root `jax.Array` (or tracer), and a generation that each write raises."""
 
-    __slots__ = ("__weakref__", "_array", "counter", "generation", "id", "owned")
-    owned: bool
+    __slots__ = ("__weakref__", "_array", "_owned", "counter", "generation", "id")
 
     def __init__(self, array: Any, owned: bool, counter: VersionCounter | None = None) -> None:
         self._array = array
-        self.owned = owned
+        self._owned: bool = owned  # True if one of our kernels made the array, and no other code has it
         self.counter: VersionCounter | None = counter  # of the tensor whose array it was
         self.generation: int = 0
         self.id: int = next(_ids)
@@ -116,35 +115,6 @@ class Storage:
             if array is None:
                 raise no_value()
         return array
-
-    def replace(self, array: Any) -> None:
-        """Set another root, made by one of our kernels."""
-        self._array = array
-        self.owned = True
-        self.generation += 1
-
-    def rewrite(
-        self, counter: VersionCounter | None, program_of: Callable[..., Any], operands: tuple[Any, ...], owner: Any
-    ) -> None:
-        """Run `program_of(donate)(root, *operands)` and make its result the root; see `rewritten`.
-
-        The root is taken out of the storage first: once its reference count is read, no other code can get hold of it.
-        `counter`: the version that rises with it.  `owner`: the tensor that gets the history of the write.
-        """
-        with writing:
-            box, out = [self._array], []
-            self._array = None
-            try:
-                rewritten(out, box, self.owned, program_of, operands, self, owner)
-            finally:  # no call in this block
-                if out:
-                    self._array, self.owned = out[0], True
-                    self.generation += 1
-                    if counter is not None:
-                        counter.value += 1
-                    del out[:]  # a traceback may refer to it
-                else:
-                    self._array = box[0]
 
 
 def traced() -> bool:
@@ -175,15 +145,6 @@ def value_needed(array: Any, error: Exception) -> Exception:
     return error
 
 
-def _references(values: list, index: int) -> int:
-    return sys.getrefcount(values[index])
-
-
-ALONE = _references([object()], 0)  # the reference count of an object in one list only, read as `sole` does
-# Without a global lock, a count read here may be old when the donation happens.
-DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
 def no_value() -> LostValueError:
     """Return the error of a read that finds no value."""
     return LostValueError(
@@ -192,47 +153,46 @@ def no_value() -> LostValueError:
     )
 
 
-def sole(values: list[Any], index: int) -> bool:
+def may_donate(values: list[Any], index: int) -> bool:
     """Return True if only that list refers to `values[index]`, so that the engine may donate it.
 
     Only for arrays that our own kernels made: foreign ones are copied when they enter the engine.
     """
-    return DONATION and sys.getrefcount(values[index]) <= ALONE and not isinstance(values[index], (Tracer, Pending))
+    return is_alone(values, index) and not isinstance(values[index], (Tracer, Pending))
 
 
-def rewritten(
+def write_root(
     out: list[Any],
     box: list[Any],
-    owned: bool,
+    holder: Any,
     program_of: Callable[..., Any],
     operands: tuple[Any, ...],
-    holder: Any,
     owner: Any,
 ) -> None:
-    """Put `program_of(donate)(box[0], *operands)` into `out`, a new value for `holder`.
+    """Put `program_of(donate)(box[0], *operands)` into `out`: a new value for `holder`, which has lent its array.
 
     Donates the array if only `box` refers to it and no operand is a tracer; a copy of it if our kernels did not make
     it, so that its first write runs the same program as the next ones.  For an array on a mesh: `program_of(donate,
-    sharding)`, whose result gets the array's sharding.
+    sharding)`, whose result gets the array's sharding.  `owner`: the tensor that gets the history of the write.
     """
     if box[0] is None:
         raise no_value()
     if settings.declared and (where := declared_of(box[0])) is not None:
-        where.runtime.write(out, box, owned and DONATION and sys.getrefcount(box[0]) <= ALONE, program_of, operands)
+        where.runtime.write(out, box, holder._owned and is_alone(box), program_of, operands)
         replaces(out[0], box[0], holder, owner)
         return
-    if settings.special and deferred(box, operands, owned):
+    if settings.special and deferred(box, operands, holder._owned):
         out.append(program_of(False)(box[0], *operands))
         replaces(out[0], box[0], holder, owner)
         return
     traced = isinstance(box[0], Tracer)
     where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that shows where it comes from
-    donate = DONATION and sys.getrefcount(box[0]) <= ALONE and not traced  # as `sole` does
+    donate = is_alone(box) and not traced
     if donate:
         for operand in operands:
             if isinstance(operand, Tracer):
                 donate = False
-        if donate and not owned:
+        if donate and not holder._owned:
             copy = copied(box)
             donate = not isinstance(copy[0], Tracer)  # as it is in a trace of JAX's
             if donate:

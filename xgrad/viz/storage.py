@@ -67,7 +67,7 @@ def _scene(x: Tensor, names: Names) -> Scene:
     version = 0 if x._version_counter is None else x._version
     lines = [(f"{shape_of(root.shape, root.dtype)}  {size(nbytes_of(root))}", "plain")] if root is not None else []
     lines += [(f"generation {storage.generation}, version {version}", "plain")]
-    if not storage.owned:
+    if not storage._owned:
         lines.append(("a write copies: other code has the array", "note"))
     box = scene.add(Box(f"storage {storage.id}", "storage", lines=lines))
     for tensor in reversed(tensors):

@@ -10,7 +10,6 @@ Invariant: a number is an operand only if nothing but the optimizer's step has r
 and the references to it are counted: code that reads, keeps or returns one is traced again with numbers as constants.
 """
 
-import sys
 from collections.abc import Callable
 from operator import is_
 from typing import Any, NamedTuple
@@ -19,11 +18,9 @@ import jax
 import jax.experimental.multihost_utils  # here: `jax.device_put` would import it within a trace, as if user's code did
 import numpy as np
 
+from ...execution.references import referred
 from ...tensor import Tensor, from_array
 from .guard import Guard
-
-# References to an item of a list that has no other.
-_ALONE = max(map(sys.getrefcount, [object()]))
 
 
 class Told(NamedTuple):
@@ -82,8 +79,7 @@ class Hyperparameters:
                 group[name] = value
         hidden.clear()
         parts, self._stand_ins = self._stand_ins, []
-        counts = list(map(sys.getrefcount, parts))
-        if any(count > _ALONE for count in counts) or any(map(_was_read, parts)):
+        if referred(parts) or any(map(_was_read, parts)):
             self.escaped = True
 
     def taken(self, group: dict[str, Any]) -> tuple[dict[str, Any], Tensor] | None:

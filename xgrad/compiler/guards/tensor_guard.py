@@ -5,7 +5,7 @@ Shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the stor
 
 from typing import Any
 
-from ...execution.execute import settle
+from ...execution.execute import evaluate_held
 from ...execution.pending import Pending, quietly
 from ...tensor import Tensor
 from ...views.storage import Tracer
@@ -67,13 +67,13 @@ class Expected:
             if array is None:
                 array = tensor._held()
             elif array.__class__ is Pending:
-                array = settle(tensor)
+                array = evaluate_held(tensor)
             if self.chain is not None:
                 return None
         else:
             array = storage.array
             if array.__class__ is Pending:
-                array = settle(storage)
+                array = evaluate_held(storage)
             chain = attributes["_chain"]
             if chain is not self.chain and not (self.chain is None and chain.is_root):
                 return None

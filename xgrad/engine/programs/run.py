@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ...config import state
-from ...views.storage import Tracer, sole
+from ...views.storage import Tracer, may_donate
 from ..arithmetic import ARRAYS
 from ..evaluate import capture, evaluate_with_hooks, right_count, validated
 from ..graph_task import GraphTask
@@ -351,7 +351,7 @@ def _donated(args: list, ours: list[int], leaving: tuple) -> tuple[int, ...]:
     chosen = []
     for i in ours:
         kind = args[i].shape, args[i].dtype
-        if wanted[kind] and sole(args, i):
+        if wanted[kind] and may_donate(args, i):
             wanted[kind] -= 1
             chosen.append(i)
     return tuple(chosen)

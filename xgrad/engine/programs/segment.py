@@ -23,6 +23,7 @@ import jax
 from ...base.limits import checked
 from ...errors import DtypeDisabledError
 from ...execution.pending import quietly
+from ...execution.references import deleted
 from ..fit import fit
 
 MOST = 1024  # structures that are cached
@@ -149,7 +150,7 @@ def evaluate(
     try:
         return function, function(*args)
     except Exception as error:
-        if isinstance(error, DtypeDisabledError) or any(isinstance(a, jax.Array) and a.is_deleted() for a in args):
+        if isinstance(error, DtypeDisabledError) or deleted(args):
             raise  # 64 bits are off, also for single operations; or the arguments had been donated before it failed
         # Operations one by one may do more than a program can, or raise a clearer error.
         _tell(f"segment {program.number}: its program failed, its operations run by themselves: {error!r}")

@@ -11,11 +11,12 @@ from typing import Any
 from ...base import limits
 from ...config import state
 from ...dispatch.declare import composite
+from ...execution.references import is_alone
 from ...tensor import Tensor
 from ...views.chain import ViewChain
 from ...views.geometry import contiguous_strides
 from ...views.named.arguments import variadic
-from ...views.storage import Storage, VersionCounter, sole
+from ...views.storage import Storage, VersionCounter
 
 
 def _refuse(self: Tensor) -> None:
@@ -33,7 +34,7 @@ def _grown(self: Tensor, count: int) -> Storage:
     attributes = self.__dict__
     attributes["_storage"] = None  # so that `box` has the only reference
     try:
-        alone = self._view is None and sole(box, 0)
+        alone = self._view is None and is_alone(box)
     finally:
         attributes["_storage"] = box[0]
     if not alone:
