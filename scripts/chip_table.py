@@ -6,7 +6,8 @@
     JAX_PLATFORMS=cpu python scripts/chip_table.py --page             # the page alone, from the figures
 
 It needs libtpu (`pip install "jax[tpu]"`), or the plugin of JAX for CUDA, and no chip.  Each
-program has 30 seconds.  A program is the first sample of an operator, its sizes multiplied until bytes mean something.
+program has 30 seconds.  A program is the first sample of an operator, its sizes multiplied until bytes mean something; kernels of convolutions
+stay.
 """
 
 import argparse
@@ -42,7 +43,6 @@ SLOW = 3.0  # seconds of a compilation that the page names
 MUCH = 4.0  # bytes accessed, by those of the arguments and results, that the page names
 SMALL = 1 << 16  # bytes; below these tiles and constants count more than the program
 LARGEST = 1 << 20  # elements of the largest argument
-MODEST = {"conv": 8}  # how much larger than its sample an operator's program is at most: kernels grow, too
 PLAIN, REFUSED, ENDS, SLOW_STATE = "compiles", "refused", "ends the compiler", "does not end"
 STATES = {"refused": REFUSED, "does not fit": REFUSED, "ends the compiler": ENDS, "slow": SLOW_STATE}  # of answers
 
@@ -86,7 +86,8 @@ def _asked(target: str, name: str, dtype: str, check: str) -> dict[str, Any]:
         forward = partial(program, partial(operators.forward, case))
         times = 1 if case.random else _times(name, case.arrays)
         for factor in dict.fromkeys((times, 1)):
-            given = [jax.ShapeDtypeStruct(_larger(a.shape, factor), a.dtype) for a in case.arrays]
+            shapes = _larger(name, [a.shape for a in case.arrays], factor)
+            given = [jax.ShapeDtypeStruct(shape, a.dtype) for shape, a in zip(shapes, case.arrays)]
             try:
                 (results,) = jax.eval_shape(forward, *given)
             except Exception:
@@ -121,14 +122,20 @@ def _bytes(x: Any) -> int:
     return prod(x.shape) * x.dtype.itemsize
 
 
-def _larger(shape: tuple[int, ...], factor: int) -> tuple[int, ...]:
-    return tuple(n * factor if n > 1 else n for n in shape)
+def _larger(name: str, shapes: list[tuple[int, ...]], factor: int) -> list[tuple[int, ...]]:
+    """Return the shapes with all sizes multiplied, but those of 1; of a convolution the batch, and not the kernel."""
+    if not name.startswith("conv"):
+        return [tuple(n * factor if n > 1 else n for n in shape) for shape in shapes]
+    inputs, weight, *bias = shapes
+    kernel = (0,) if name == "conv_tbc" else range(2, len(weight))
+    weight = tuple(n if i in kernel else n * factor for i, n in enumerate(weight))
+    return [tuple(n * factor for n in inputs), weight, *(tuple(n * factor for n in shape) for shape in bias)]
 
 
 def _times(name: str, arrays: list[Any]) -> int:
-    """Return the power of two by which all sizes are multiplied."""
-    factor = next((most for begin, most in MODEST.items() if name.startswith(begin)), 64)
-    while factor > 1 and any(prod(_larger(a.shape, factor)) > LARGEST for a in arrays):
+    """Return the power of two by which sizes are multiplied."""
+    factor = 64
+    while factor > 1 and any(prod(shape) > LARGEST for shape in _larger(name, [a.shape for a in arrays], factor)):
         factor //= 2
     return factor
 
@@ -153,7 +160,9 @@ def walk(target: str, wanted: list[Job], found: dict[str, Any], write: Any = Non
 
 def kept(path: Path, found: dict[str, Any]) -> None:
     lines = [f"{json.dumps(key)}: {json.dumps(found[key])}" for key in sorted(found)]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    part = path.with_suffix(".part")  # an interrupt leaves the last figures as they are
+    part.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    part.replace(path)
 
 
 def ratio(row: dict[str, Any]) -> float:
