@@ -174,6 +174,8 @@ def test_plain_functions_modules_and_lazy_programs(compiler):
     assert report.name == "the last lazy program"
     assert "tanh" in report.as_text()
     del y
+    line = test_plain_functions_modules_and_lazy_programs.__code__.co_firstlineno + 8
+    assert f"test_programs.py:{line}/" in report.as_text()
     with pytest.raises(TypeError, match="a function, a compiled one or xgrad\\.lazy can be compiled, but got int"):
         target.compile(3)
 

@@ -29,10 +29,11 @@ from ..execution.lazily import lazy
 from ..execution.programs.parts import in_parts
 from ..execution.scalars import one
 from ..execution.shapes_only import array_of
-from ..execution.source import line_of_trace
+from ..execution.source import line_of_trace, lines
 from ..nn.module import OptimizedModule
 from ..tensor import Tensor, from_array
 from ..tensor_methods import pytrees
+from ..views.platforms import forms
 from ..viz.names import names_of
 
 
@@ -80,8 +81,12 @@ def _of_lazy() -> Asked:
     fused = programs.latest
     if fused is None or fused.structs is None:
         raise RuntimeError("no lazy program has run yet, or the last one ran on several devices")
+    told = [lines(place) for place in fused.lines]
+    program = fused.function(fused.live, told=told)
+    vars(program)["lines"] = told
+    options = forms().options if fused.reads else None
     donate = tuple(i + 1 for i in fused.donated)
-    return Asked("the last lazy program", fused.jitted, [one(), *fused.structs], donate)
+    return Asked("the last lazy program", program, [one(), *fused.structs], donate, options=options)
 
 
 @block

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -44,10 +45,20 @@ class Fused:
         self.donated: tuple[int, ...] = donated
         self.ran: bool = False
         self.structs: list[Any] | None = None  # the operands' shapes and dtypes, once it runs
+        self.lines: Any = ()  # where the programs were noted, the last time
         self.parts: dict[int, Any] = {}
-        self.jitted: Any = self._jit(self.live, donated)
+        whole = self.function(self.live)
+        self.jitted: Any = _jit(whole, donated)
+        # On a platform with options for programs that read a part.
+        self._part: Any = next((program for program in programs if program.options is not None), None)
+        self._alone: Any = self._part and _jit(whole, donated, self._part.options)
 
-    def _jit(self, wanted: tuple[int, ...], donated: tuple[int, ...], only: Any = None) -> Any:
+    def function(self, wanted: tuple[int, ...], only: Any = None, told: Any = ()) -> Any:
+        """Return the function of (unit, *inputs) that computes the `wanted` results.
+
+        `only`: the entries that it has, if not all; the results of others are its last argument.  `told`: the lines
+        that the entries' operators carry in their names.
+        """
         needed, waiting = set(), [number >> 8 for number in wanted]
         while waiting:
             n = waiting.pop()
@@ -67,20 +78,22 @@ class Fused:
             def hold(part: Any) -> Any:
                 return held(part, unit)
 
-            for n in order:
-                if n in merged:
-                    continue
+            def result(n: int) -> Any:
                 program, operands_of = programs[n], codes[n]
                 if n in sums:
                     root, adjoint = sums[n]
                     program, operands_of = programs[adjoint], (root, *codes[adjoint])
                 operands = [operand_of(code, given, found) for code in operands_of]
                 if n in sums or (program.role == "write" and program.into is not None):
-                    out = program.into(hold, *operands)
-                elif program.role == "read" and codes[n][0] in written:
-                    out = hold(program.run(*operands))
-                else:
-                    out = program.run(*operands)
+                    return program.into(hold, *operands)
+                out = program.run(*operands)
+                return hold(out) if program.role == "read" and codes[n][0] in written else out
+
+            for n in order:
+                if n in merged:
+                    continue
+                with jax.named_scope(told[n]) if told else nullcontext():
+                    out = result(n)
                 if out.__class__ is tuple:
                     for i, o in enumerate(out):
                         found[(n << 8) + i] = o
@@ -88,8 +101,7 @@ class Fused:
                     found[n << 8] = out
             return [found[number] for number in wanted]
 
-        whole = in_chains(lazy_program) if len(order) > DEEP else lazy_program
-        return jax.jit(whole, donate_argnums=tuple([i + 1 for i in donated]))
+        return in_chains(lazy_program) if len(order) > DEEP else lazy_program
 
     def _sums(self, needed: set[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
         """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""
@@ -111,20 +123,26 @@ class Fused:
         """Append the list of live results to `out`: C code calls the program and stores them, without an interrupt."""
         if self.structs is None:
             self.structs = [_struct(v) for v in values]
+        jitted = self._alone if self._part is not None and self._part.is_there(values) else self.jitted
         if self.ran or not self.donated:
-            out.extend(map(self.jitted, (one(),), *zip(values)))
+            out.extend(map(jitted, (one(),), *zip(values)))
             self.ran = True
             return
         # JAX traces and compiles in this call: Python runs in it, and may be interrupted or fail.
         spare.extend(copied([values[i] for i in self.donated]))
-        out.append(self.jitted(one(), *values))
+        out.append(jitted(one(), *values))
         self.ran = True
+
+    @property
+    def reads(self) -> bool:
+        """True if it reads a part of an array."""
+        return any(program.role == "read" for program in self.programs)
 
     def lowered(self) -> Any:
         """Return the program as a `jax.stages.Lowered`."""
         if self.structs is None:
             raise RuntimeError("lazy.as_text(): the last lazy program ran on several devices, as several programs")
-        return self.jitted.lower(one(), *self.structs)
+        return (self._alone or self.jitted).lower(one(), *self.structs)
 
     def run_part(self, place: int, where: tuple[int, ...], values: list[Any], found: dict[int, Any]) -> None:
         """Add to `found` the results at one place that are alive, or that other places need."""
@@ -133,12 +151,16 @@ class Fused:
             own = {n for n, w in enumerate(where) if w == place}
             asked = {c for n, w in enumerate(where) if w != place for c in flat(self.codes[n]) if c >= 0}
             wanted = tuple(sorted({c for c in (*asked, *self.live) if c >> 8 in own}))
-            part = self.parts[place] = wanted, own, self._jit(wanted, (), own)
+            part = self.parts[place] = wanted, own, _jit(self.function(wanted, own), ())
         wanted, own, jitted = part
         used = {-c - 1 for n in own for c in flat(self.codes[n]) if c < 0}
         given = [v if i in used else None for i, v in enumerate(values)]
         earlier = {c: found[c] for n in own for c in flat(self.codes[n]) if c >= 0 and c in found}
         found.update(zip(wanted, jitted(one(), *given, earlier)))
+
+
+def _jit(whole: Any, donated: tuple[int, ...], options: Any = None) -> Any:
+    return jax.jit(whole, donate_argnums=tuple([i + 1 for i in donated]), compiler_options=options)
 
 
 def _struct(x: Any) -> Any:

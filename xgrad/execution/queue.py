@@ -293,7 +293,7 @@ class Queue:
         entries, inputs, change = self.entries, self.inputs, self.changes
         if not entries:
             return
-        called, codes, where, results, _ = zip(*entries)
+        called, codes, where, results, noted = zip(*entries)
         live, alive = alive_of(results, *(AT_REST if COUNTED else (0, 0)))
         one = self._together(where)
         donated = self._donated(alive) if one and COUNTED and live else ()
@@ -303,6 +303,7 @@ class Queue:
             # Another x64 mode makes other dtypes of the same operations.
             key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
             fused = programs.find(key, line)
+            fused.lines = noted
         del results
         started, spare, out = recorder.start(), [], []
         if self.changes != change:
