@@ -71,19 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 def findings() -> Iterator[Finding]:
     """Yield the findings of all checks; an exception of any type is one."""
     seen = set()
-    for check in (
-        installed,
-        fitting,
-        libraries,
-        devices,
-        hidden,
-        targets,
-        settings,
-        caches,
-        insides,
-        donation,
-        gradients,
-    ):
+    checks = installed, fitting, libraries, devices, hidden, targets, settings, caches, insides, donation, gradients
+    for check in checks:
         try:
             yield from (Finding(*found) for found in check())
         except Exception as error:
@@ -247,8 +236,8 @@ def hidden() -> Iterator[Finding]:
 
 def targets() -> Iterator[Finding]:
     """Yield the chips that programs can be compiled for on any machine.  No compiler is loaded."""
-    for platform in dict.fromkeys(chip.platform for chip in CHIPS.values()):
-        names = [name for name, chip in CHIPS.items() if chip.platform == platform]
+    for kind in dict.fromkeys(chip.platform for chip in CHIPS.values()):
+        names = [name for name, chip in CHIPS.items() if chip.platform == kind]
         one = target(names[0])
         yield Finding(None, f"targets {', '.join(names)}: {one.missing or f'compiled for by {one.compiler}'}")
 
