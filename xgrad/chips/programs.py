@@ -6,6 +6,7 @@ in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from ..execution.programs.parts import in_parts
 from ..execution.scalars import one
 from ..execution.shapes_only import array_of
 from ..execution.source import line_of_trace, lines
-from ..nn.module import OptimizedModule
+from ..nn.module import Module, OptimizedModule
 from ..tensor import Tensor, from_array
 from ..tensor_methods import pytrees
 from ..views.platforms import forms
@@ -66,10 +67,8 @@ def asked(what: Any, args: tuple, kwargs: dict, mesh: Any, shardings: Mapping[st
     step = what if isinstance(what, (CompiledFunction, OptimizedModule)) else compile(what)
     step = step.forward if isinstance(step, OptimizedModule) else step
     args, kwargs = jax.tree.map(_given, (args, kwargs), is_leaf=pytrees.is_tensor)
-    if queue_now() is not None:
-        with suspended("a compiled function"):
-            return _of_step(step, args, kwargs, mesh, shardings)
-    return _of_step(step, args, kwargs, mesh, shardings)
+    with nullcontext() if queue_now() is None else suspended("a compiled function"):
+        return _of_step(step, args, kwargs, mesh, shardings)
 
 
 def _given(leaf: Any) -> Any:
@@ -166,6 +165,7 @@ def _with_lines(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 def _names(function: Any, args: tuple, kwargs: dict, traced: Any, tensors: list[Any]) -> list[str]:
     """Return the name of each tensor from outside: of a variable of the function, or of what has it."""
+    function = function.forward if isinstance(function, Module) else function
     around = inspect.getclosurevars(inspect.unwrap(function)) if hasattr(inspect.unwrap(function), "__code__") else None
     scope = {} if around is None else {**around.globals, **around.nonlocals}
     try:

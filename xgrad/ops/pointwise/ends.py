@@ -15,6 +15,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from ...base.dtypes import INEXACT
 from ...base.platforms import traced_for
+from .bits import signbit
 
 
 def apart(x: Any) -> Any:
@@ -128,7 +129,7 @@ def folded(compute: Callable[..., Any], slope: Callable[..., Any], odd: bool = F
     """
 
     def of_complex(x: Any) -> Any:
-        signs = [jnp.signbit(part) & side for part, side in ((x.real, odd), (x.imag, True))]
+        signs = [signbit(part) & side for part, side in ((x.real, odd), (x.imag, True))]
 
         def turned(z: Any) -> Any:
             return jax.lax.complex(*[jnp.where(s, -part, part) for s, part in zip(signs, (z.real, z.imag))])
