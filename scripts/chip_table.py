@@ -12,6 +12,7 @@ stay.
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -42,6 +43,8 @@ LIMIT = 30  # seconds of a program
 SLOW = 3.0  # seconds of a compilation that the page names
 MUCH = 4.0  # bytes accessed, by those of the arguments and results, that the page names
 SMALL = 1 << 16  # bytes; below these tiles and constants count more than the program
+MOST_NAMED = 24  # programs that are refused for one reason
+SAME = 110  # characters by which two reasons are one
 LARGEST = 1 << 20  # elements of the largest argument
 PLAIN, REFUSED, ENDS, SLOW_STATE = "compiles", "refused", "ends the compiler", "does not end"
 STATES = {"refused": REFUSED, "does not fit": REFUSED, "ends the compiler": ENDS, "slow": SLOW_STATE}  # of answers
@@ -174,7 +177,7 @@ def ratio(row: dict[str, Any]) -> float:
 # its HLO, with and without `xla_max_cross_program_prefetches=0`.
 REASONS = {
     ("linalg_vander", "gcd", "lcm", "special_", "igamma", "logcumsumexp", "mvlgamma", "polygamma",
-     "cumprod", "cumsum", "cumulative"):
+     "pow (pow)", "sinc", "cumprod", "cumsum", "cumulative"):
         "a series, recursion or scan: each step reads and writes all numbers",
     ("linalg_vector_norm", "linalg_matrix_norm", "std", "var", "cosine", "dist", "total_norm", "normalize", "renorm",
      "pairwise", "triplet", "softmax", "log_softmax", "softmin", "logsumexp", "group_norm", "native_", "norm", "hypot",
@@ -201,21 +204,39 @@ REASONS = {
 }  # fmt: skip
 
 
-def reason(name: str, row: dict[str, Any]) -> str:
+def reason(key: str, row: dict[str, Any]) -> str:
     """Return the reason for which a program accesses many times the bytes of its arguments and results."""
+    name, dtype, _ = key.rsplit(" ", 2)
     if row["gathers"] or row["scatters"]:
         return "the index is data, so XLA gathers or scatters one element or row at a time"
+    if dtype in WIDE:
+        return f"{dtype} is pairs of 32-bit numbers: one operation is several programs over their halves"
     return next((why for names, why in REASONS.items() if name.startswith(names)), "not looked up")
 
 
-def remarks(name: str, row: dict[str, Any]) -> list[str]:
+def remarks(key: str, row: dict[str, Any]) -> list[str]:
     """Return what the page says of an operator's program that is not plain."""
     if row["state"] != PLAIN:
         return [row["state"] + (f": {row['why']}" if "why" in row else "")]
     found = [f"{row['seconds']:.0f} s to compile"] if row["seconds"] >= SLOW else []
     if ratio(row) >= MUCH:
-        found.append(f"{ratio(row):.0f} times the bytes: {reason(name, row)}")
+        found.append(f"{ratio(row):.0f} times the bytes: {reason(key, row)}")
     return found
+
+
+def told(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return the remarks with the programs that have them, those that are refused for one reason together."""
+    rows: dict[str, tuple[str, list[str]]] = {}
+    for key in sorted(found):
+        if said := "; ".join(remarks(key, found[key])):
+            said = re.sub(r'"\w+" not implemented', "not implemented", said)
+            one = found[key]["state"] == REFUSED
+            rows.setdefault(said[:SAME] if one else key, (said, []))[1].append(key)
+    return [*rows.values()]
+
+
+def named(keys: list[str]) -> str:
+    return ", ".join(keys) if len(keys) <= MOST_NAMED else f"{len(keys)} programs, such as {keys[0]}"
 
 
 def page(figures: dict[str, dict[str, Any]]) -> str:
@@ -247,7 +268,7 @@ def page(figures: dict[str, dict[str, Any]]) -> str:
             "their arguments and results (a compiler for a GPU does not count bytes), with the reason of its kind.", "",
             "| program | |", "| --- | --- |",
         ]  # fmt: skip
-        lines += [f"| {key} | {'; '.join(said)} |" for key in sorted(found) if (said := remarks(key, found[key]))]
+        lines += [f"| {named(keys)} | {said} |" for said, keys in told(found)]
     return "\n".join(lines) + "\n"
 
 
