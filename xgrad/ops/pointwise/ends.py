@@ -15,7 +15,6 @@ from jax.custom_derivatives import SymbolicZero
 
 from ...base.dtypes import INEXACT
 from ...base.platforms import traced_for
-from .bits import signbit
 
 
 def apart(x: Any) -> Any:
@@ -129,7 +128,7 @@ def folded(compute: Callable[..., Any], slope: Callable[..., Any], odd: bool = F
     """
 
     def of_complex(x: Any) -> Any:
-        signs = [signbit(part) & side for part, side in ((x.real, odd), (x.imag, True))]
+        signs = [jnp.signbit(part) & side for part, side in ((x.real, odd), (x.imag, True))]
 
         def turned(z: Any) -> Any:
             return jax.lax.complex(*[jnp.where(s, -part, part) for s, part in zip(signs, (z.real, z.imag))])
