@@ -93,8 +93,8 @@ def _asked(target: str, name: str, dtype: str, check: str) -> dict[str, Any]:
             given = [jax.ShapeDtypeStruct(shape, a.dtype) for shape, a in zip(shapes, case.arrays)]
             try:
                 (results,) = jax.eval_shape(forward, *given)
-            except Exception:
-                if factor == 1 and case.exact:
+            except Exception as error:
+                if factor == 1 and case.exact and "whose compiler has" not in str(error):  # xgrad's words for a chip
                     return {}  # the operator does not take it
                 if factor == 1:
                     raise
