@@ -46,8 +46,8 @@ def frexp(x: Any) -> tuple[Any, Any]:
     return jnp.where(itself, x, mantissa), jnp.where(itself, 0, exponent)
 
 
-def power_of_two(exponent: Any, dtype: Any) -> Any:
-    """2**exponent, of integers for which that is a normal number."""
-    if not _unsigned(dtype):
-        return jnp.ldexp(jnp.ones(exponent.shape, dtype), exponent)
-    return bitcast_convert_type((exponent + _BIAS + 1).astype(jnp.uint64) << _MANTISSA, jnp.float64)
+def ldexp(x: Any, exponent: Any) -> Any:
+    """x * 2**exponent, of integers for which that power is a normal number."""
+    if not _unsigned(x.dtype):
+        return jnp.ldexp(x, exponent)
+    return x * bitcast_convert_type((exponent + _BIAS + 1).astype(jnp.uint64) << _MANTISSA, jnp.float64)

@@ -28,7 +28,7 @@ from ...dispatch.promotion import (
 )
 from ...dispatch.samples import ALONG, COMPLEX, REDUCTION, real, sample, whole
 from ...tensor import Tensor
-from ..pointwise.bits import frexp, power_of_two
+from ..pointwise.bits import frexp, ldexp
 from ..pointwise.ends import over_real
 
 SIGNATURE = "input, dim=None, keepdim=False, *, dtype=None"
@@ -198,7 +198,7 @@ def scaled(
     def again(x: Any) -> Any:
         most = size(x, **{**reduce, "keepdims": True})
         exponent = jnp.where((most > 0) & jnp.isfinite(most), frexp(most)[1] - 1, 0)
-        scale = power_of_two(jnp.clip(exponent, -limit, limit), most.dtype)  # 1 / scale is in the range too
+        scale = ldexp(jnp.ones_like(most), jnp.clip(exponent, -limit, limit))  # 1 / scale is in the range too
         found = compute(x / scale)
         return found * scale.reshape(found.shape)
 
