@@ -19,6 +19,7 @@ REFUSED = {
     "float64 inv": (lambda a: xgrad.linalg.inv(a), "float64"),
     "float64 solve": (lambda a: xgrad.linalg.solve(a, a), "float64"),
     "float64 slogdet": (lambda a: xgrad.linalg.slogdet(a)[1], "float64"),
+    "float64 nextafter": (lambda a: xgrad.nextafter(a, a + 1), "float64"),
 }
 ALLOWED = {
     "float64 product": (lambda a: a @ a, "float64"),

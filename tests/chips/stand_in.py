@@ -28,6 +28,7 @@ def topology_of(platform, kind, sizes, config):
 
 def compiled(request, topology, real=child.compiled):
     request["exported"]["platforms"] = ("cpu",)
+    (request["options"] or {}).pop("xla_max_cross_program_prefetches", None)  # a TPU's
     return real(request, topology)
 
 

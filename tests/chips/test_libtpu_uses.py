@@ -25,6 +25,21 @@ def test_both_paths_have_cycles():
         assert found.as_dict()[path]["on the chip"]["estimated seconds"] > 0
 
 
+def test_a_lazy_program_that_reads_a_part_does_not_move_the_whole():
+    """XLA:TPU fetches the root, 33.5 MB, as a whole for the next program if it may: 141 MB for a column."""
+    cache = xgrad.ones(8, 8, 2048, 64)
+    with xgrad.lazy():
+        (cache[:, :, 17] * 2).tolist()
+    report = xgrad.lazy.compiled_for("tpu:v5e")
+    line = test_a_lazy_program_that_reads_a_part_does_not_move_the_whole.__code__.co_firstlineno + 4
+    assert report.answer.bytes_accessed < 7e6
+    assert report.parts[0].line == f"test_libtpu_uses.py:{line}"
+    v5e = xgrad.Backend("v5e", target="tpu:v5e")
+    with v5e.report() as found:
+        xgrad.ones(8, 8, 2048, 64, device=v5e)[:, :, 17].tolist()
+    assert 0 < found.on_target().bytes_accessed < 45e6  # ones and a column
+
+
 def test_conform_tells_what_compiles_gathers_and_ends_the_compiler():
     report = xgrad.conformance.run(operators="tanh,gather", dtypes=["float32", "complex128"], compile_for="tpu:v5e")
     found = {row.name: {dtype: cell.state for dtype, cell in row.cells.items()} for row in report.rows}

@@ -166,7 +166,9 @@ def test_plain_functions_modules_and_lazy_programs(compiler):
     target = xgrad.target("tpu:v5e")
     assert target.compile(lambda x: x * 2, x).fits
     model = nn.Linear(WIDTH, WIDTH)
-    assert target.compile(model, x).fits
+    report = target.compile(model, x)
+    assert report.fits
+    assert {*report._program.names} == {"input", "self.weight", "self.bias"}
     assert target.compile(xgrad.compile(model), x).fits
     with xgrad.lazy():
         y = (x * 3).tanh()
@@ -174,6 +176,8 @@ def test_plain_functions_modules_and_lazy_programs(compiler):
     assert report.name == "the last lazy program"
     assert "tanh" in report.as_text()
     del y
+    line = test_plain_functions_modules_and_lazy_programs.__code__.co_firstlineno + 10
+    assert f"test_programs.py:{line}/" in report.as_text()
     with pytest.raises(TypeError, match="a function, a compiled one or xgrad\\.lazy can be compiled, but got int"):
         target.compile(3)
 

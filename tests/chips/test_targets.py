@@ -65,6 +65,11 @@ def test_it_is_traced_for_the_platform(compiler):
     assert seen == ["tpu", "gpu", "cpu"]
 
 
+def test_a_program_with_a_part_that_the_host_computes_says_so(compiler):
+    with pytest.raises(NotImplementedError, match=r"^tpu:v5e:1x1: the host computes a part of this program"):
+        xgrad.target("tpu:v5e").compile(xgrad.linalg.eigvals, xgrad.eye(2))
+
+
 def test_64_bit_types_reach_the_compiler(compiler):
     answer = xgrad.target("tpu:v5e").ask(lambda x: x + 1, jax.ShapeDtypeStruct((4,), np.float64))
     assert re.search(r"f64\[4\]", answer.hlo)

@@ -306,6 +306,22 @@ class Device:
         return self.stats
 
 
+def test_targets_are_told_with_their_compiler_or_how_to_install_it(machine):
+    tpu, gpu = doctor.targets()
+    assert tpu.line.startswith("targets tpu:v2, ")
+    assert 'its compiler is not installed: pip install "jax[tpu]==0.10.2"' in tpu.line
+    assert gpu.line.startswith("targets cuda:t4, cuda:h100: ")
+    assert "pip install jax-cuda12-plugin==0.10.2" in gpu.line
+
+
+def test_a_target_with_its_compiler_has_the_version(monkeypatch):
+    monkeypatch.setattr("xgrad.chips.targets.missing", lambda platform: None)
+    monkeypatch.setattr("xgrad.chips.targets.version_of", lambda package: "0.0.42.1")
+    tpu, gpu = doctor.targets()
+    assert tpu.line.endswith("tpu:v7x: compiled for by libtpu 0.0.42.1")
+    assert gpu.line.endswith("cuda:h100: compiled for by jax-cuda12-plugin 0.0.42.1")
+
+
 def test_memory_of_a_device_is_told_where_it_is_known():
     stats = {"bytes_limit": 100 * 2**30, "bytes_in_use": 3 * 2**20}
     assert doctor._memory(Device("gpu", stats)) == ", 100.0 GiB for JAX, 3 MiB in use"

@@ -8,7 +8,8 @@ import pytest
 import xgrad
 from xgrad.base.platforms import tracing_for
 from xgrad.config import settings
-from xgrad.execution.programs.programs import PartRead
+from xgrad.execution.fused import Fused
+from xgrad.execution.programs.programs import PartRead, jit_checked
 from xgrad.views.chain import ViewChain
 
 VIEWS = [
@@ -103,6 +104,20 @@ def test_a_part_is_read_with_options_only_where_it_is_a_program_of_its_own(monke
     read.platform = "tpu"
     assert read(array, start).tolist() == [2, 3]
     assert calls == ["alone", "in", "in", "in"]
+
+
+def test_a_lazy_program_has_the_options_of_its_reads_on_their_platform():
+    read = PartRead(lambda array, start: jax.lax.dynamic_slice(array, (start,), (2,)), "tpu", {"no such option": "1"})
+    twice = jit_checked(lambda array: array * 2)
+    operands = [jnp.arange(5.0), np.int32(2)]
+    plain, reading = Fused((twice,), ((-1,),), (0,), ()), Fused((read, twice), ((-1, -2), (0,)), (256,), ())
+    for fused, values in ((plain, operands[:1]), (reading, operands)):
+        fused.run(values, out := [], [])
+        assert out[0][0].tolist() == [2 * n for n in ([2, 3] if fused is reading else range(5))]
+    assert plain.lowered().as_text()
+    read.platform = "cpu"
+    with pytest.raises(Exception, match="no such option"):
+        reading.run(operands, [], [])
 
 
 @pytest.mark.parametrize("shape", [(8,), (2048,), (3, 4), (2, 3, 8)])

@@ -17,6 +17,7 @@ class Launch(NamedTuple):
     fused: bool  # True for a program of several operators
     spread: bool = False  # True for a program of arrays on several devices
     donate: tuple[int, ...] = ()  # the operands whose memory a result has
+    reads: bool = False  # True for a program that reads a part of an operand
 
     def lower(self) -> Any:
         """Return the `jax.stages.Lowered` of its operands' shapes."""

@@ -10,6 +10,7 @@ import jax
 
 from ..base.table import Row, number, seconds, size
 from ..chips import Answer
+from ..views.platforms import forms
 from .events import Events
 
 _MOST = 6  # programs that are shown
@@ -23,10 +24,16 @@ class Compiled(NamedTuple):
     answer: Answer
 
 
-def answered(target: Any, function: Any, structs: Sequence[Any], donate: tuple[int, ...] = ()) -> Answer:
-    """Return what the compiler of a target says of a program; "refused" if it cannot be traced for the platform."""
+def answered(
+    target: Any, function: Any, structs: Sequence[Any], donate: tuple[int, ...] = (), reads: bool = False
+) -> Answer:
+    """Return what the compiler of a target says of a program; "refused" if it cannot be traced for the platform.
+
+    `reads`: it reads a part of an operand, for which the platform may have options of the compiler.
+    """
     try:
-        return target.ask(function, *structs, donate=donate)
+        options = forms(target.platform).options if reads else None
+        return target.ask(function, *structs, donate=donate, options=options)
     except Exception as error:
         return Answer(target.name, "refused", f"{type(error).__name__}: {error}")
 
@@ -47,7 +54,7 @@ class OnTarget:
         for key, (launch, count) in events.launches.items():
             if key not in known:
                 with jax.ensure_compile_time_eval():
-                    known[key] = answered(target, launch.jitted, launch.structs, launch.donate)
+                    known[key] = answered(target, launch.jitted, launch.structs, launch.donate, launch.reads)
             self.programs.append(Compiled(launch.name, count, known[key]))
         self.programs.sort(key=lambda p: -p.runs * (p.answer.estimated_seconds or 0.0))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..base.table import Row, Table, Tabled, number, seconds, size
+from ..base.table import Row, Table, Tabled, axes, number, seconds, size
 from ..comparison.cost import cost_of
 from .cost import Cost
 from .events import Events, Launch
@@ -263,10 +263,7 @@ class Report(Tabled):
         Raises `ImportError` without matplotlib, `ValueError` if the backend has no `cost`, and no target's compiler.
         """
         estimate = self.estimate()
-        if ax is None:
-            import matplotlib.pyplot as plt  # an optional library
-
-            _, ax = plt.subplots(figsize=(6, 2.2), layout="constrained")
+        ax = axes(ax, 6, 2.2)
         names = [name for name in estimate._fields if name != "compile"][::-1]
         ax.barh(names, [getattr(estimate, name) * 1e3 for name in names])
         ax.set_xlabel("estimated time in ms")

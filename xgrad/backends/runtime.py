@@ -238,7 +238,8 @@ class Runtime:
             self._shapes[program.name] += 1
         if not self.reports or not program.lazy:
             return
-        launch = Launch(program.name, program.run, jax.tree.map(_struct, values), False, shard is not None, donate)
+        structs, reads = jax.tree.map(_struct, values), program.role == "read"
+        launch = Launch(program.name, program.run, structs, False, shard is not None, donate, reads)
         for events in self.reports:
             events.launch((*key, donate), launch)
             if new:
@@ -249,7 +250,8 @@ class Runtime:
     def launched(self, fused: Any, reasons: list[str]) -> None:
         """Count a program of a queue that ran, and why it was compiled."""
         donate = tuple([i + 1 for i in fused.donated])
-        launch = Launch(f"{len(fused.programs)} operations", fused.jitted, [one(), *fused.structs], True, False, donate)
+        name, structs = f"{len(fused.programs)} operations", [one(), *fused.structs]
+        launch = Launch(name, fused.jitted, structs, True, False, donate, fused.reads)
         for events in self.reports:
             events.launch(fused, launch)
             events.programs += reasons

@@ -17,7 +17,7 @@ REFUSED: dict[str, dict[str, frozenset[str]]] = {
     "tpu": {
         "complex128": frozenset(("",)),
         **dict.fromkeys(_INTEGERS, frozenset(("dot_general", "conv_general_dilated"))),
-        "float64": frozenset(("lu",)),
+        "float64": frozenset(("lu", "nextafter")),
     }
 }
 _WAYS = {
@@ -27,7 +27,7 @@ _WAYS = {
 }
 _WORDS = {
     "dot_general": "no products", "conv_general_dilated": "no convolutions",
-    "lu": "no LU decomposition (inv, solve, det, lu)",
+    "lu": "no LU decomposition (inv, solve, det, lu)", "nextafter": "no next numbers",
 }  # fmt: skip
 
 

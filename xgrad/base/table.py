@@ -118,6 +118,17 @@ def rich_console() -> Any:
     return Console()
 
 
+def axes(ax: Any, width: float, height: float) -> Any:
+    """Return matplotlib axes: `ax`, or a new figure's if it is None.  Raises `ImportError` without matplotlib."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt  # an optional library
+    except ImportError as error:
+        raise ImportError('plot() needs matplotlib: pip install "xgrad[viz]"') from error
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 

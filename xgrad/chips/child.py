@@ -106,7 +106,7 @@ def _end_with(socket: int) -> None:
 
 
 def main(socket: int) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the process that sends them ends."""
     threading.Thread(target=_end_with, args=(socket,), daemon=True).start()
     import jax  # with its environment set
 
@@ -114,11 +114,7 @@ def main(socket: int) -> None:
     channel, known = Connection(socket), {}
     channel.send({"state": "started"})
     while True:
-        try:
-            request = channel.recv_bytes()
-        except EOFError:
-            return
-        channel.send(answer(pickle.loads(request), known))
+        channel.send(answer(pickle.loads(channel.recv_bytes()), known))
 
 
 if __name__ == "__main__":

@@ -75,10 +75,8 @@ class Compiler:
         """Leave the process to the one that forked this one."""
         self._lock = threading.RLock()
         if self._process is not None:
-            self._process.returncode = 0  # not ours to wait for
-            self._process = None
-            self._channel.close()
-            self._words.close()
+            self._process.returncode = 0  # not ours to kill, or to wait for
+            self.stop()
 
     def _started(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -6,6 +6,7 @@ in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, NamedTuple
@@ -29,10 +30,11 @@ from ..execution.lazily import lazy
 from ..execution.programs.parts import in_parts
 from ..execution.scalars import one
 from ..execution.shapes_only import array_of
-from ..execution.source import line_of_trace
-from ..nn.module import OptimizedModule
+from ..execution.source import line_of_trace, lines
+from ..nn.module import Module, OptimizedModule
 from ..tensor import Tensor, from_array
 from ..tensor_methods import pytrees
+from ..views.platforms import forms
 from ..viz.names import names_of
 
 
@@ -65,10 +67,8 @@ def asked(what: Any, args: tuple, kwargs: dict, mesh: Any, shardings: Mapping[st
     step = what if isinstance(what, (CompiledFunction, OptimizedModule)) else compile(what)
     step = step.forward if isinstance(step, OptimizedModule) else step
     args, kwargs = jax.tree.map(_given, (args, kwargs), is_leaf=pytrees.is_tensor)
-    if queue_now() is not None:
-        with suspended("a compiled function"):
-            return _of_step(step, args, kwargs, mesh, shardings)
-    return _of_step(step, args, kwargs, mesh, shardings)
+    with nullcontext() if queue_now() is None else suspended("a compiled function"):
+        return _of_step(step, args, kwargs, mesh, shardings)
 
 
 def _given(leaf: Any) -> Any:
@@ -80,8 +80,12 @@ def _of_lazy() -> Asked:
     fused = programs.latest
     if fused is None or fused.structs is None:
         raise RuntimeError("no lazy program has run yet, or the last one ran on several devices")
+    told = [lines(place) for place in fused.lines]
+    program = fused.function(fused.live, told=told)
+    vars(program)["lines"] = told
+    options = forms().options if fused.reads else None
     donate = tuple(i + 1 for i in fused.donated)
-    return Asked("the last lazy program", fused.jitted, [one(), *fused.structs], donate)
+    return Asked("the last lazy program", program, [one(), *fused.structs], donate, options=options)
 
 
 @block
@@ -161,6 +165,7 @@ def _with_lines(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 def _names(function: Any, args: tuple, kwargs: dict, traced: Any, tensors: list[Any]) -> list[str]:
     """Return the name of each tensor from outside: of a variable of the function, or of what has it."""
+    function = function.forward if isinstance(function, Module) else function
     around = inspect.getclosurevars(inspect.unwrap(function)) if hasattr(inspect.unwrap(function), "__code__") else None
     scope = {} if around is None else {**around.globals, **around.nonlocals}
     try:

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from ..base.immutable import Immutable, fixed
-from ..base.table import Row, Table, Tabled, number, seconds, size
+from ..base.table import Row, Table, Tabled, axes, number, seconds, size
 from .answers import Answer
 from .programs import Asked
 from .reading import Reading
@@ -127,10 +127,7 @@ class ChipReport(Tabled, Reading, Immutable):
 
         Raises `ImportError` without matplotlib.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt  # an optional library
-
-            _, ax = plt.subplots(figsize=(7, 3), layout="constrained")
+        ax = axes(ax, 7, 3)
         shown = self.parts[:_MOST][::-1]
         ax.barh(range(len(shown)), [part.cycles for part in shown])
         ax.set_yticks(range(len(shown)), [f"{part.operators}  {part.line}" for part in shown])

@@ -128,7 +128,8 @@ class Target:
         `results` are the `PartitionSpec`s of the results' leaves, None where the compiler chooses.  The trace is a new
         one, made for the target's platform.
 
-        Raises `TargetError` if the target's compiler is not here, and what the function raises.
+        Raises `TargetError` if the target's compiler is not here, `NotImplementedError` for a program with a part that
+        the host computes, and what the function raises.
         """
         self.require()
         leaves, tree = jax.tree.flatten(structs)
@@ -138,7 +139,16 @@ class Target:
 
         program.__name__ = getattr(function, "__name__", "program")
         with tracing_for(self.platform):
-            exported = export.export(jax.jit(program), platforms=(self._chip.platform,))(*map(_struct, leaves))
+            lowered = export.export(jax.jit(program), platforms=(self._chip.platform,))
+            try:
+                exported = lowered(*map(_struct, leaves))
+            except ValueError as error:
+                if "lowering platform" not in str(error):
+                    raise
+                raise NotImplementedError(
+                    f"{self.name}: the host computes a part of this program (a callback, or linalg.eig on a TPU), "
+                    "which JAX compiles only for a device that is here"
+                ) from error
         found = {f.name: getattr(exported, f.name) for f in fields(exported)} | {"_get_vjp": None}
         mesh, specs = _shardings(leaves)
         if mesh is not None and mesh.size != self.devices:
@@ -252,13 +262,10 @@ def _shardings(leaves: list[Any]) -> tuple[Any, list[Any]]:
     for leaf in leaves:
         where = getattr(leaf, "sharding", None)
         if not isinstance(where, NamedSharding) or not where.mesh.shape:  # of a jaxpr's variable: over no axes
-            where = None
-        else:
-            if mesh is not None and (where.mesh.axis_sizes, where.mesh.axis_names) != (
-                mesh.axis_sizes,
-                mesh.axis_names,
-            ):
-                raise ValueError(f"the arguments are on several meshes: {mesh} and {where.mesh}")
-            mesh = where.mesh
-        specs.append(PartitionSpec() if where is None else where.spec)
+            specs.append(PartitionSpec())
+            continue
+        if mesh is not None and mesh.shape != where.mesh.shape:
+            raise ValueError(f"the arguments are on several meshes: {mesh} and {where.mesh}")
+        mesh = where.mesh
+        specs.append(where.spec)
     return mesh, specs

@@ -20,6 +20,8 @@ import xgrad
 
 from ..base.jax_compat import CANARIES, changed
 from ..base.platforms import default_platform, start
+from ..chips import target
+from ..chips.names import CHIPS
 from ..compile_cache import folder_is_own, why_off
 from ..execution.references import is_deleted
 from . import rich_table
@@ -70,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 def findings() -> Iterator[Finding]:
     """Yield the findings of all checks; an exception of any type is one."""
     seen = set()
-    for check in (installed, fitting, libraries, devices, hidden, settings, caches, insides, donation, gradients):
+    checks = installed, fitting, libraries, devices, hidden, targets, settings, caches, insides, donation, gradients
+    for check in checks:
         try:
             yield from (Finding(*found) for found in check())
         except Exception as error:
@@ -230,6 +233,14 @@ def hidden() -> Iterator[Finding]:
                 f"{there}, though {plugin} {version_of(plugin)} is installed; this says why:",
                 f'JAX_PLATFORMS={platform_name} python -c "import jax; jax.devices()"',
             )
+
+
+def targets() -> Iterator[Finding]:
+    """Yield the chips that programs can be compiled for on any machine.  No compiler is loaded."""
+    for kind in dict.fromkeys(chip.platform for chip in CHIPS.values()):
+        names = [name for name, chip in CHIPS.items() if chip.platform == kind]
+        one = target(names[0])
+        yield Finding(None, f"targets {', '.join(names)}: {one.missing or f'compiled for by {one.compiler}'}")
 
 
 def settings() -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.table import Row, Table, number, rich_console, seconds, size
+from ..base.table import Row, Table, axes, number, rich_console, seconds, size
 from .difference import Difference
 
 
@@ -220,12 +220,7 @@ class BackendComparison:
         measured = [(i, run.seconds * 1e3) for i, run in enumerate(runs) if run.seconds is not None]
         if not measured and not any(estimates):
             raise ValueError("plot(): no backend declares a cost, and no run was timed: there is nothing to draw")
-        if ax is None:
-            try:
-                import matplotlib.pyplot as plt  # an optional library
-            except ImportError as error:
-                raise ImportError('plot() needs matplotlib: pip install "xgrad[viz]"') from error
-            _, ax = plt.subplots(figsize=(7, 0.5 * len(names) + 1.6), layout="constrained")
+        ax = axes(ax, 7, 0.5 * len(names) + 1.6)
         begin = [0.0] * len(names)
         for part in next((list(found) for found in estimates if found), []):
             lengths = [found[part] * 1e3 if found else 0.0 for found in estimates]

@@ -212,7 +212,7 @@ def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], aim
     for path in PATHS:
         for (role, chain), n in chains[path].items():
             cost = cost_of(programs[path, role, chain], median(times[path, role, chain]))
-            there = None if aim is None else answered(aim, *_view(role, chain))
+            there = None if aim is None else answered(aim, *_view(role, chain), reads=role == "read")
             paths[path].programs.append(ViewProgram(role, chain, n, cost, there))
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
-from ..base.table import Row, Table, number, rich_console, seconds, size
+from ..base.table import Row, Table, axes, number, rich_console, seconds, size
 from ..chips.reading import Reading
 from ..views.tracking import PATHS
 from .cost import Cost, cost_of
@@ -224,13 +224,8 @@ def bars(comparison: Findings) -> list[tuple[str, list[float], list[str]]]:
 
 def plot(comparison: Findings, ax: Any = None) -> Any:
     """Draw horizontal bars, each pair relative to its larger one, with the values written beside them."""
-    try:
-        import matplotlib.pyplot as plt  # an optional library
-    except ImportError as error:
-        raise ImportError('plot() needs matplotlib: pip install "xgrad[viz]"') from error
     drawn = bars(comparison)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7, 0.62 * len(drawn) + 1.2), layout="constrained")
+    ax = axes(ax, 7, 0.62 * len(drawn) + 1.2)
     height = 0.38
     for place, path in enumerate(PATHS):
         at = [i + (place - 0.5) * height for i in range(len(drawn))]

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import chain, starmap
 from operator import call
 from typing import Any
@@ -48,10 +49,20 @@ class Fused:
         self.donated: tuple[int, ...] = donated
         self.ran: bool = False
         self.structs: list[Any] | None = None  # the operands' shapes and dtypes, once it runs
+        self.lines: Any = ()  # where the programs were noted, the last time
         self.parts: dict[int, Any] = {}
-        self.jitted: Any = self._jit(self.live, donated)
+        whole = self.function(self.live)
+        self.jitted: Any = _jit(whole, donated)
+        # On a platform with options for programs that read a part.
+        self._part: Any = next((program for program in programs if program.options is not None), None)
+        self._alone: Any = self._part and _jit(whole, donated, self._part.options)
 
-    def _jit(self, wanted: tuple[int, ...], donated: tuple[int, ...], only: Any = None) -> Any:
+    def function(self, wanted: tuple[int, ...], only: Any = None, told: Any = ()) -> Any:
+        """Return the function of (unit, *inputs) that computes the `wanted` results.
+
+        `only`: the entries that it has, if not all; the results of others are its last argument.  `told`: the lines
+        that the entries' operators carry in their names.
+        """
         needed, waiting = set(), [number >> 8 for number in wanted]
         while waiting:
             n = waiting.pop()
@@ -71,20 +82,22 @@ class Fused:
             def hold(part: Any) -> Any:
                 return held(part, unit)
 
-            for n in order:
-                if n in merged:
-                    continue
+            def result(n: int) -> Any:
                 program, operands_of = programs[n], codes[n]
                 if n in sums:
                     root, adjoint = sums[n]
                     program, operands_of = programs[adjoint], (root, *codes[adjoint])
                 operands = [operand_of(code, given, found) for code in operands_of]
                 if n in sums or (program.role == "write" and program.into is not None):
-                    out = program.into(hold, *operands)
-                elif program.role == "read" and codes[n][0] in written:
-                    out = hold(program.run(*operands))
-                else:
-                    out = program.run(*operands)
+                    return program.into(hold, *operands)
+                out = program.run(*operands)
+                return hold(out) if program.role == "read" and codes[n][0] in written else out
+
+            for n in order:
+                if n in merged:
+                    continue
+                with jax.named_scope(told[n]) if told else nullcontext():
+                    out = result(n)
                 if out.__class__ is tuple:
                     for i, o in enumerate(out):
                         found[(n << 8) + i] = o
@@ -92,8 +105,7 @@ class Fused:
                     found[n << 8] = out
             return [found[number] for number in wanted]
 
-        whole = in_chains(lazy_program) if len(order) > DEEP else lazy_program
-        return jax.jit(whole, donate_argnums=tuple([i + 1 for i in donated]))
+        return in_chains(lazy_program) if len(order) > DEEP else lazy_program
 
     def _sums(self, needed: set[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
         """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""
@@ -117,7 +129,7 @@ class Fused:
         """
         if self.structs is None:
             self.structs = [_struct(v) for v in values]
-        before, calls = [], [(self.jitted, one(), *values)]
+        before, calls = [], [(self.chosen(values), one(), *values)]
         if self.segments is not None:
             if not self.ran and not any(getattr(value, "committed", False) for value in values):
                 recorder.in_threads(self.segments.compile)
@@ -140,11 +152,20 @@ class Fused:
         """How many lists `run` appends."""
         return 2 if self.segments is None else 1 + len(self.segments.parts) - self.segments.last
 
+    @property
+    def reads(self) -> bool:
+        """True if it reads a part of an array."""
+        return any(program.role == "read" for program in self.programs)
+
+    def chosen(self, values: list[Any]) -> Any:
+        """Return the jitted function for these operands: on some platforms one with the compiler's options."""
+        return self._alone if self._part is not None and self._part.is_there(values) else self.jitted
+
     def lowered(self) -> Any:
         """Return the program as a `jax.stages.Lowered`."""
         if self.structs is None:
             raise RuntimeError("lazy.as_text(): the last lazy program ran on several devices, as several programs")
-        return self.jitted.lower(one(), *self.structs)
+        return (self._alone or self.jitted).lower(one(), *self.structs)
 
     def run_part(self, place: int, where: tuple[int, ...], values: list[Any], found: dict[int, Any]) -> None:
         """Add to `found` the results at one place that are alive, or that other places need."""
@@ -153,12 +174,16 @@ class Fused:
             own = {n for n, w in enumerate(where) if w == place}
             asked = {c for n, w in enumerate(where) if w != place for c in flat(self.codes[n]) if c >= 0}
             wanted = tuple(sorted({c for c in (*asked, *self.live) if c >> 8 in own}))
-            part = self.parts[place] = wanted, own, self._jit(wanted, (), own)
+            part = self.parts[place] = wanted, own, _jit(self.function(wanted, own), ())
         wanted, own, jitted = part
         used = {-c - 1 for n in own for c in flat(self.codes[n]) if c < 0}
         given = [v if i in used else None for i, v in enumerate(values)]
         earlier = {c: found[c] for n in own for c in flat(self.codes[n]) if c >= 0 and c in found}
         found.update(zip(wanted, jitted(one(), *given, earlier)))
+
+
+def _jit(whole: Any, donated: tuple[int, ...], options: Any = None) -> Any:
+    return jax.jit(whole, donate_argnums=tuple([i + 1 for i in donated]), compiler_options=options)
 
 
 def _struct(x: Any) -> Any:

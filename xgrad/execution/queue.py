@@ -306,7 +306,7 @@ class Queue:
         entries, inputs, change = self.entries, self.inputs, self.changes
         if not entries:
             return
-        called, codes, where, results, _ = zip(*entries)
+        called, codes, where, results, noted = zip(*entries)
         live, alive = alive_of(results)
         one = self._together(where)
         donated = self._donated(alive) if one and COUNTED and live else ()
@@ -316,6 +316,7 @@ class Queue:
             # Another x64 mode makes other dtypes of the same operations.
             key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
             fused = programs.find(key, line, one and self.plain)
+            fused.lines = noted
         del results
         started, spare, out = recorder.start(), [], []
         if self.changes != change:

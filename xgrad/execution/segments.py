@@ -90,15 +90,16 @@ class Segments:
         """
         found: dict[int, Any] = {}
         for program, inputs, outputs, free in self.parts[: self.last]:
-            results = program.jitted(one(), *[values[-c - 1] if c < 0 else found[c] for c in inputs])
+            operands = [values[-c - 1] if c < 0 else found[c] for c in inputs]
+            results = program.chosen(operands)(one(), *operands)
             found.update(zip(outputs, results))
             for code in free:
                 del found[code]
-            del results
-        calls = [
-            (part.program.jitted, one(), *[values[-c - 1] if c < 0 else found[c] for c in part.inputs])
-            for part in self.parts[self.last :]
-        ]
+            del operands, results
+        calls = []
+        for program, inputs, *_ in self.parts[self.last :]:
+            operands = [values[-c - 1] if c < 0 else found[c] for c in inputs]
+            calls.append((program.chosen(operands), one(), *operands))
         return [found[code] for code in live if code in found], calls
 
     def taken(self, count: int) -> set[int]:

@@ -6,6 +6,7 @@ The figures are of libtpu 0.0.42's compiler for a v5e, float32: bytes that it co
 | --------- | ---------------------------------- | -------------------- | --------------------- |
 | `guarded` | `x[i]` of (1024, 1024)             | 16.8 MB              | 0.017 MB              |
 | `options` | `c[:, :, i]` of (8, 8, 2048, 64)   | 141 MB               | 6.3 MB                |
+|           | `c[:, :, i : i + 75]`, 128 at last | 279 MB               | 10.3 MB               |
 | `repeats` | `x[:, ::2] = v` of (1024, 1024)    | 24 s                 | 1 s, 61 MB            |
 | `blocks`  | `unfold(0, 1024, 512)` of 1e6      | 8,700 MB             | 60 MB                 |
 |           | `unfold(1, 8, 4)` of (1024, 1024)  | 1,200 MB             | 71 MB                 |
@@ -35,7 +36,7 @@ class Forms:
     blocks: int = 0
     # Elements are cast to parts of themselves by shifts, column by column, not by a bit cast.
     shifted: bool = False
-    # The compiler's options for a read that is a program of its own.
+    # The compiler's options for a program that reads a part: a read alone, or a lazy program with one.
     options: dict[str, str] = field(default_factory=dict)
 
 
@@ -47,6 +48,6 @@ FORMS = {
 }
 
 
-def forms() -> Forms:
-    """Return the forms of the platform that is traced for."""
-    return FORMS.get(traced_for(), _USUAL)
+def forms(platform: str | None = None) -> Forms:
+    """Return the forms of a platform, or of the one that is traced for."""
+    return FORMS.get(platform or traced_for(), _USUAL)

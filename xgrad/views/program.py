@@ -18,7 +18,7 @@ from ..execution.donation import Writing
 from ..execution.programs.programs import PartRead, jit_checked, jit_placed
 from ..execution.programs.programs import Program as Jitted
 from .geometry import Shape
-from .platforms import FORMS
+from .platforms import forms
 from .view_ops import Diagonal, Permute, Reshape, Slice, ViewStep
 
 _SCALARS = 1 << 16  # start values that are cached on the device
@@ -163,10 +163,9 @@ class Program:
 
 def _reader(program: Program) -> Jitted:
     platform = default_platform()
-    found = FORMS.get(platform)
-    if found is None or not found.options:
+    if not (options := forms(platform).options):
         return jit_checked(program.trace_replay, program, converts=True)
-    return PartRead(checked(program.trace_replay, program, converts=True), platform, found.options)
+    return PartRead(checked(program.trace_replay, program, converts=True), platform, options)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ JAX's cache finds a program by its text, which begins with the function's name. 
 same in each process: the name of the function, also for a partial function, which has none (`checked`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ class Program:
     __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run")
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
+    options: dict[str, str] | None = None  # of the compiler; see PartRead
     run: Any
     function: Callable[..., Any]
     avals: dict[Any, Any]
@@ -98,23 +99,28 @@ class AtOnce(Program):
 class PartRead(Program):
     """A program that reads a part, with the compiler's `options` where it is a program of its own on that platform.
 
-    JAX refuses options for a program within another: there it is compiled without.
+    JAX refuses options for a program within another: there it is compiled without.  A lazy program that reads parts
+    has the options (`fused.py`).
     """
 
-    __slots__ = ("alone", "platform")
+    __slots__ = ("alone", "options", "platform")
 
     def __init__(self, function: Callable[..., Any], platform: str, options: dict[str, str]) -> None:
         super().__init__(function)
-        self.platform = platform
+        self.platform, self.options = platform, options
         self.alone: Any = jax.jit(function, compiler_options=options)
 
     def __call__(self, *operands: Any) -> Any:
         if not runs_plainly():
             return execute(self, operands)
-        root = operands[0]
-        if isinstance(root, Tracer) or in_trace() or next(iter(root.devices())).platform != self.platform:
+        if isinstance(operands[0], Tracer) or in_trace() or not self.is_there(operands):
             return self.run(*operands)
         return self.alone(*operands)
+
+    def is_there(self, operands: Iterable[Any]) -> bool:
+        """Return True if a program of these operands runs on the platform."""
+        root = next((x for x in operands if isinstance(x, jax.Array)), None)
+        return root is None or next(iter(root.devices())).platform == self.platform
 
 
 def jit_checked(

@@ -35,6 +35,7 @@ from ...dispatch.promotion import (
 from ...dispatch.samples import BINARY, COMPLEX, REAL, TERNARY, between, positive, real, sample
 from ...dispatch.tables import METHODS
 from ...tensor import Tensor
+from . import bits
 from .ends import beside_one, over_twice, quotient
 
 
@@ -246,7 +247,7 @@ def _floored(a: Any, b: Any) -> Any:
     rest = jnp.fmod(a, b)
     exact = (a - rest) / b - ((rest != 0) & ((b < 0) != (rest < 0)))
     floor = jnp.floor(exact)
-    floor = jnp.where(exact == 0, jnp.copysign(0, a / b), floor + (exact - floor > 0.5)).astype(a.dtype)
+    floor = jnp.where(exact == 0, bits.copysign(0, a / b), floor + (exact - floor > 0.5)).astype(a.dtype)
     return jnp.where(b == 0, a / b, floor)
 
 

@@ -27,6 +27,7 @@ from ...dispatch.samples import BINARY, BINARY_POSITIVE, BINARY_WHOLE, COMPLEX, 
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..create.scalars import require_fit_beside
+from . import bits
 from .arithmetic import _truncated, zero
 from .bounds import ordered
 from .ends import arctan2, quotient, sigmoid
@@ -130,7 +131,7 @@ def _xlogy_self(grad: Any, self: Any, other: Any) -> Any:
 def copysign(self, other):
     """The magnitude of `input` with the sign of `other`; its derivative at 0 is 0."""
     self, other = _float_pair("copysign", self, other)
-    signed = jnp.copysign(self, other)
+    signed = bits.copysign(self, other)
     return jnp.where(self == 0, jax.lax.stop_gradient(signed), signed)
 
 
@@ -138,7 +139,7 @@ copysign.derivative(self=lambda grad, self, result: _copysign_self(grad, self, r
 
 
 def _copysign_self(grad: Any, self: Any, result: Any) -> Any:
-    turned = jnp.where(jnp.signbit(self) == jnp.signbit(result), grad, -grad)
+    turned = jnp.where(bits.signbit(self) == bits.signbit(result), grad, -grad)
     return jnp.where(self == 0, 0, jnp.where(jnp.isfinite(self), turned, jnp.nan))
 
 

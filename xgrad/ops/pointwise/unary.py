@@ -25,6 +25,7 @@ from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...return_types import frexp as frexp_result
 from ...tensor import Tensor
+from . import bits
 from .arithmetic import zero
 from .ends import COMPLEX_TOO, arctan2, quotient, sigmoid, unit, with_slope
 
@@ -103,7 +104,7 @@ def sinc(x: Any) -> Any:
 
 def _digamma(n: int, x: Any) -> Any:
     """The digamma function; at 0 infinite with the sign of -x, at negative integers NaN, as in PyTorch."""
-    result = jnp.where(x == 0, jnp.copysign(jnp.inf, -x).astype(x.dtype), _polygamma(n, x))
+    result = jnp.where(x == 0, bits.copysign(jnp.inf, -x).astype(x.dtype), _polygamma(n, x))
     return jnp.where((x < 0) & (x == jnp.floor(x)), jnp.nan, result)
 
 
@@ -260,7 +261,7 @@ def frexp(self):
     """Mantissas in [0.5, 1) and int32 exponents of 2: input = mantissa * 2**exponent."""
     require_floating(self, "frexp")
     refuse_complex(self, "frexp")
-    mantissa, exponent = jnp.frexp(self)
+    mantissa, exponent = bits.frexp(self)
     return mantissa, exponent.astype(jnp.int32)
 
 
@@ -312,7 +313,7 @@ sign.derivative(self=zero)
 def signbit(self):
     """True where the sign bit is set: for negative numbers and for -0.0."""
     refuse_complex(self, "signbit")
-    return jnp.signbit(self) if self.dtype in dtypes.FLOATS else self < 0
+    return bits.signbit(self) if self.dtype in dtypes.FLOATS else self < 0
 
 
 @operator(inplace=True, samples=REAL + COMPLEX)

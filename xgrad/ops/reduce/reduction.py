@@ -28,6 +28,7 @@ from ...dispatch.promotion import (
 )
 from ...dispatch.samples import ALONG, COMPLEX, REDUCTION, real, sample, whole
 from ...tensor import Tensor
+from ..pointwise.bits import frexp, ldexp
 from ..pointwise.ends import over_real
 
 SIGNATURE = "input, dim=None, keepdim=False, *, dtype=None"
@@ -196,8 +197,8 @@ def scaled(
 
     def again(x: Any) -> Any:
         most = size(x, **{**reduce, "keepdims": True})
-        exponent = jnp.where((most > 0) & jnp.isfinite(most), jnp.frexp(most)[1] - 1, 0)
-        scale = jnp.ldexp(jnp.ones_like(most), jnp.clip(exponent, -limit, limit))  # 1 / scale is in the range too
+        exponent = jnp.where((most > 0) & jnp.isfinite(most), frexp(most)[1] - 1, 0)
+        scale = ldexp(jnp.ones_like(most), jnp.clip(exponent, -limit, limit))  # 1 / scale is in the range too
         found = compute(x / scale)
         return found * scale.reshape(found.shape)
 
