@@ -122,7 +122,7 @@ def _of_step(step: CompiledFunction, args: tuple, kwargs: dict, mesh: Any, shard
     avals = [variable.aval for variable in program.closed.jaxpr.invars]
     operands += [("a constant of the trace", None)] * (len(avals) - len(operands))
     places, mesh = _places([(*operand, aval) for operand, aval in zip(operands, avals)], mesh, shardings)
-    donate = {place for _, _, place in entry._writes if place is not None}
+    donate = {*entry.places}
     why = "a backward outside of the step reads it" if step._given[0] else "donate=False keeps it"
     written = {root for _, _, root in traced.effects.writes}
     undonated = [(i, why) for i, root in enumerate(program.inputs) if root in written and i not in donate]
