@@ -125,9 +125,7 @@ class _Writer:
     def pickled(self, obj: Any) -> list:
         """Return any value: a pickle, beside which the tensors are kept as all others."""
         file = io.BytesIO()
-        pickler = pickle.Pickler(file, 4)
-        setattr(pickler, "persistent_id", lambda x: self._number(x, ("pickle",)) if type(x) is Tensor else None)  # noqa: B010
-        pickler.dump(obj)
+        _Pickler(file, self).dump(obj)
         return ["pickle", base64.b64encode(file.getvalue()).decode()]
 
     def _container(self, obj: Any, kind: type, path: tuple) -> list:
@@ -390,3 +388,14 @@ _SCALARS: dict[str, Any] = {
     "float": float, "complex": lambda real, imag: complex(float(real), float(imag)), "dtype": _dtype, "device": device,
     "bytes": lambda text: base64.b64decode(text, validate=True),
 }  # fmt: skip
+
+
+class _Pickler(pickle.Pickler):
+    """Writes the number of a tensor in its place."""
+
+    def __init__(self, file: io.BytesIO, writer: Any) -> None:
+        super().__init__(file, 4)
+        self._writer = writer
+
+    def persistent_id(self, obj: Any) -> Any:
+        return self._writer._number(obj, ("pickle",)) if type(obj) is Tensor else None
