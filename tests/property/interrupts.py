@@ -437,16 +437,21 @@ def usable():
 def interrupted(kind, chosen, longest):
     """Work until a signal arrives; whether one did."""
     try:
-        signal.setitimer(signal.ITIMER_REAL, 1e-6 + chosen.random() * longest)
-        stop = time.monotonic() + longest + 1
-        while time.monotonic() < stop:
-            kind.work()
+        _until_then(kind, 1e-6 + chosen.random() * longest, longest + 1)
     except Interrupt:
         return True
     finally:
         with contextlib.suppress(Interrupt):
             signal.setitimer(signal.ITIMER_REAL, 0)
     return False
+
+
+def _until_then(kind, due, longest):
+    """Work until the signal comes.  In a frame of its own: in 3.13 a loop's head is outside of the `try` around it."""
+    signal.setitimer(signal.ITIMER_REAL, due)
+    stop = time.monotonic() + longest
+    while time.monotonic() < stop:
+        kind.work()
 
 
 def attack(name, seconds, seed):
@@ -478,7 +483,7 @@ def attack(name, seconds, seed):
             counts["other" if known else "lost"] += 1
             counts[f"{type(error).__name__}: {str(error)[:100]}"] += 1
             for name in MODES:
-                state.__dict__.pop(name, None)
+                setattr(state, name, getattr(type(state), name))
             if known:
                 jax.clear_caches()
             kind.make()
