@@ -113,7 +113,7 @@ def test_a_lazy_program_has_the_options_of_its_reads_on_their_platform():
     plain, reading = Fused((twice,), ((-1,),), (0,), ()), Fused((read, twice), ((-1, -2), (0,)), (256,), ())
     for fused, values in ((plain, operands[:1]), (reading, operands)):
         fused.run(values, out := [], [])
-        assert out[0][0].tolist() == [2 * n for n in ([2, 3] if fused is reading else range(5))]
+        assert out[1][0].tolist() == [2 * n for n in ([2, 3] if fused is reading else range(5))]
     assert plain.lowered().as_text()
     read.platform = "cpu"
     with pytest.raises(Exception, match="no such option"):

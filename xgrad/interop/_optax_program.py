@@ -68,7 +68,7 @@ class Program:
     def shapes(self, written: list[Any], read: list[Any], functions: dict[str, Callable]) -> list:
         """Return the shapes and dtypes of the results."""
         with self._functions.holding(functions):
-            return jax.eval_shape(self._whole, written, read)
+            return jax.eval_shape(checked(self._whole), written, read)
 
     def placed(self, arrays: list[Any]) -> Donating:
         """Return the program for results placed as these arrays are, which stands for all later steps."""
