@@ -113,7 +113,8 @@ def _constants(name: str, value: int, doc: str) -> Callable:
     """Declare zeros, zeros_like, new_zeros, or their siblings; return the first."""
 
     def constant(shape: tuple[int, ...], dtype: Any, where: Any) -> Tensor:
-        if is_early((value, shape, dtype, where), shape, where):
+        kept = dtype not in dtypes.WIDE or dtypes.x64_enabled()
+        if kept and is_early((value, shape, dtype, where), shape, where):
             return from_array(sent(np.full(shape, value, dtype), where))
         return call(_constant.operator, (), (value, shape, dtype, where))
 
