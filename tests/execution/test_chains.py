@@ -59,7 +59,7 @@ def test_values_and_gradients_are_those_of_operators_one_by_one(function, mode):
         text = xgrad.lazy.as_text()
     assert "inlineable" in text
     for ours, theirs in zip(found, expected, strict=True):
-        same(ours, theirs, rtol=1e-6, atol=1e-6)  # the gradient of `centered` is what rounding leaves of 0
+        same(ours, theirs)
 
 
 @pytest.mark.one_in(2)

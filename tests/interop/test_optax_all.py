@@ -84,9 +84,10 @@ PAIRS = {"masked", "multi_transform", "freeze"}  # which are made for two parame
 @pytest.fixture(autouse=True)
 def _quickly_compiled():
     """It is about values, in programs of their own, and compiling is most of the time."""
+    before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def test_none_is_forgotten():
