@@ -11,13 +11,12 @@ import sys
 
 import pytest
 
-STEPS = """
-import io, os, sys
-import jax, xgrad
+COUNTED = """
+import copy, io, os, sys
+import jax, numpy as np, xgrad
 from xgrad import nn
 import xgrad.nn.functional as F
 
-mode, name, where = sys.argv[1:]
 file = os.open(os.environ["COUNTED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def compiled(event, seconds, **_):
@@ -26,6 +25,21 @@ def compiled(event, seconds, **_):
 
 jax.monitoring.register_event_duration_secs_listener(compiled)
 xgrad.manual_seed(0)
+
+def run(step, mode):
+    losses = []
+    for _ in range(3):
+        os.write(file, b"|")
+        if mode == "lazy":
+            with xgrad.lazy():
+                losses.append(step().item())
+        else:
+            losses.append(step().item())
+    return losses
+"""
+
+STEPS = """
+mode, name, where = sys.argv[1:]
 device = None if where == "default" else where
 model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2000), nn.ReLU(),
                       nn.Linear(2000, 10)).to("cpu")
@@ -48,14 +62,7 @@ def step():
 
 if mode == "compiled":
     step = xgrad.compile(step)
-losses = []
-for _ in range(3):
-    os.write(file, b"|")
-    if mode == "lazy":
-        with xgrad.lazy():
-            losses.append(step().item())
-    else:
-        losses.append(step().item())
+losses = run(step, mode)
 assert losses[2] < losses[0], losses
 assert not any(p._read().committed for p in model.parameters())
 """
@@ -65,29 +72,13 @@ assert not any(p._read().committed for p in model.parameters())
 @pytest.mark.parametrize("mode", ["eager", "lazy", "compiled"])
 @pytest.mark.parametrize("name", ["AdamW", pytest.param("SGD", marks=pytest.mark.exhaustive)])
 def test_the_second_step_compiles_nothing(tmp_path, mode, name, where):
-    counted = tmp_path / "counted"
-    environment = os.environ | {"XLA_FLAGS": "", "COUNTED": str(counted), "XGRAD_COMPILE_CACHE": "0", "XGRAD_LAZY": "0"}
-    subprocess.run([sys.executable, "-c", STEPS, mode, name, where], env=environment, check=True, timeout=300)
-    first, *others = counted.read_text().split("|")[1:]
+    first, *others = compiled_in_steps(tmp_path, STEPS, mode, name, where)
     assert first
     assert others == ["", ""]
 
 
 KINDS = """
-import copy, os, sys
-import jax, numpy as np, xgrad
-from xgrad import nn
-import xgrad.nn.functional as F
-
 mode, kind = sys.argv[1:]
-file = os.open(os.environ["COUNTED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-def compiled(event, seconds, **_):
-    if event == "/jax/core/compile/backend_compile_duration":
-        os.write(file, b".")
-
-jax.monitoring.register_event_duration_secs_listener(compiled)
-xgrad.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
 x, y = xgrad.randn(8, 64), xgrad.randn(8, 64)
 
@@ -129,23 +120,21 @@ weight = nn.Parameter(xgrad.from_numpy(np.ones((64, 64), np.float32)))
 bias = nn.Parameter(xgrad.zeros(64))
 sgd = xgrad.optim.SGD(model.parameters(), lr=0.1)
 given, both = xgrad.optim.SGD([weight], lr=0.1), xgrad.optim.AdamW([*model.parameters(), bias], lr=1e-3)
-for _ in range(3):
-    os.write(file, b"|")
-    if mode == "lazy":
-        with xgrad.lazy():
-            value = globals()[kind]().item()
-    else:
-        value = globals()[kind]().item()
-    assert np.isfinite(value)
+assert np.isfinite(run(globals()[kind], mode)).all()
 """
+
+
+def compiled_in_steps(tmp_path, script, *arguments):
+    """Run COUNTED and a script in a process of their own; return a dot for each program that each step compiled."""
+    counted = tmp_path / "counted"
+    environment = os.environ | {"XLA_FLAGS": "", "COUNTED": str(counted), "XGRAD_COMPILE_CACHE": "0", "XGRAD_LAZY": "0"}
+    subprocess.run([sys.executable, "-c", COUNTED + script, *arguments], env=environment, check=True, timeout=300)
+    return counted.read_text().split("|")[1:]
 
 
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 @pytest.mark.parametrize("kind", ["average", "target", "foreign", "viewed", "mixed"])
 def test_a_shared_or_cast_array_makes_no_second_program(tmp_path, mode, kind):
-    counted = tmp_path / "counted"
-    environment = os.environ | {"XLA_FLAGS": "", "COUNTED": str(counted), "XGRAD_COMPILE_CACHE": "0", "XGRAD_LAZY": "0"}
-    subprocess.run([sys.executable, "-c", KINDS, mode, kind], env=environment, check=True, timeout=300)
-    first, *others = counted.read_text().split("|")[1:]
+    first, *others = compiled_in_steps(tmp_path, KINDS, mode, kind)
     assert first
     assert others == ["", ""]

@@ -77,7 +77,7 @@ def check_views(count: int, name: str) -> None:
         )
 
 
-def out_of_memory(error: Exception) -> OutOfMemoryError | None:
+def out_of_memory(error: BaseException) -> OutOfMemoryError | None:
     """Return the error that replaces XLA's error for want of memory; None for any other error."""
     text = str(error).partition("\n")[0]
     if not (isinstance(error, jax.errors.JaxRuntimeError) and text.startswith("RESOURCE_EXHAUSTED")):

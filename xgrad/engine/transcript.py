@@ -16,8 +16,8 @@ import sys
 from typing import Any
 
 from ..config import state
+from ..execution.codes import flat
 from ..execution.execute import queue_now
-from ..execution.fused import flat
 from ..execution.pending import Pending
 from ..execution.queue import Queue
 from ..execution.source import outside

@@ -4,8 +4,8 @@ from itertools import chain
 from typing import Any
 
 from ..base.limits import out_of_memory
+from .codes import operand_of
 from .donation import lost
-from .fused import operand_of
 from .pending import Pending, give_up
 from .references import deleted
 from .rollback import put_back
@@ -62,5 +62,6 @@ def settle_some(queue: Any, fused: Any, alive: list[Pending], given: list[Any], 
     gone = deleted(inputs)
     if gone:
         raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
-    failure.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")
-    raise (out_of_memory(failure) if isinstance(failure, Exception) else None) or failure
+    error = out_of_memory(failure) or failure
+    error.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")
+    raise error

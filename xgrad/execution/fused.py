@@ -2,7 +2,6 @@
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import chain, starmap
 from operator import call
@@ -10,6 +9,7 @@ from typing import Any
 
 import jax
 
+from .codes import flat, operand_of
 from .donation import copied
 from .metrics import recorder
 from .programs.barriers import held
@@ -17,25 +17,6 @@ from .programs.chains import DEEP, in_chains
 from .scalars import one
 from .segments import Segments, segments_of
 from .source import lines
-
-
-def operand_of(code: Any, values: Sequence[Any], found: dict[int, Any]) -> Any:
-    if code.__class__ is tuple:
-        return tuple([operand_of(c, values, found) for c in code])
-    if code is None:
-        return None
-    return values[-code - 1] if code < 0 else found[code]
-
-
-def shown(code: Any) -> str:
-    """Return a code as text: `input1`, `%2` for an entry, `%2.1` for the second of its results."""
-    if code.__class__ is tuple:
-        return f"({', '.join(shown(c) for c in code)})"
-    if code is None:
-        return "None"
-    if code < 0:
-        return f"input{-code}"
-    return f"%{code >> 8}" + (f".{code & 255}" if code & 255 else "")
 
 
 class Fused:
@@ -190,16 +171,6 @@ def _struct(x: Any) -> Any:
     if not hasattr(x, "shape"):
         return x
     return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))
-
-
-def flat(codes: Any) -> list[int]:
-    out: list[int] = []
-    for code in codes:
-        if code.__class__ is tuple:
-            out += flat(code)
-        elif code is not None:
-            out.append(code)
-    return out
 
 
 class Programs:

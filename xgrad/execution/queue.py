@@ -30,9 +30,10 @@ from ..base.dtypes import x64_enabled
 from ..base.jax_compat import Tracer, in_trace
 from ..base.limits import x64_for_now
 from ..config import state
+from .codes import shown
 from .donation import copied, lost, through_jax
 from .failures import one_by_one, settle_some
-from .fused import programs, shown
+from .fused import programs
 from .metrics import recorder
 from .owned import lend
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly

@@ -23,6 +23,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ..base.jax_compat import INNER
+from .codes import flat, renamed
 from .programs.ahead import compile_ahead
 from .programs.chains import ends_chain
 from .scalars import one
@@ -139,7 +140,7 @@ class _Cuts:
         count = len(fused.programs)
         # Entries are alike if they call one program with operands of the same shapes, as many entries behind them.
         self.words = [(fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])) for n in range(count)]
-        self.lasts: dict[int, int] = {code: n for n, codes in enumerate(fused.codes) for code in _flat(codes)}
+        self.lasts: dict[int, int] = {code: n for n, codes in enumerate(fused.codes) for code in flat(codes)}
         self.lasts.update(dict.fromkeys(fused.live, count))
         self.facts: dict[Any, tuple[int, bool]] = {}
         self.spared = 0  # entries that are not compiled
@@ -196,14 +197,6 @@ def _distances(n: int, codes: Any) -> Any:
     return None if codes is None else distance if distance < NEAR << 8 else 0
 
 
-def _flat(code: Any) -> Iterator[int]:
-    if code.__class__ is tuple:
-        for part in code:
-            yield from _flat(part)
-    elif code is not None:
-        yield code
-
-
 def _facts(program: Any, key: tuple[Any, ...]) -> tuple[int, bool]:
     """Return the number of operations of a program, and True if XLA does not fuse it with those around it."""
 
@@ -219,17 +212,16 @@ def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:
     """Make the segments between the bounds."""
     parts, programs = [], {}
     where = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)).tolist()
-    users = {code: where[n] for n, codes in enumerate(fused.codes) for code in _flat(codes)}  # the last segment of each
+    users = {code: where[n] for n, codes in enumerate(fused.codes) for code in flat(codes)}  # the last segment of each
     live, given = frozenset(fused.live), {-i - 1 for i in fused.donated}
+    results_of = [[code for n in range(*pair) for code in _results(n, avals)] for pair in pairwise(bounds)]
     last = len(bounds) - 2
-    while last and not any(
-        users.get(c, 0) >= last for n in range(*bounds[last - 1 : last + 1]) for c in _results(n, avals)
-    ):
+    while last and all(users.get(code, 0) < last for code in results_of[last - 1]):
         last -= 1
     for number, (start, end) in enumerate(pairwise(bounds)):
-        results = [code for n in range(start, end) for code in _results(n, avals)]
+        results = results_of[number]
         outputs = [code for code in results if code in live or users.get(code, number) > number]
-        inputs = [*dict.fromkeys(c for n in range(start, end) for c in _flat(fused.codes[n]) if c < start << 8)]
+        inputs = [*dict.fromkeys(c for n in range(start, end) for c in flat(fused.codes[n]) if c < start << 8)]
         free = [code for code in inputs if code >= 0 and code not in live and users[code] == number]
         may = [code for code in inputs if number >= last and code in given and users[code] == number]
         room, donated = Counter([avals[code] for code in outputs]), []
@@ -240,7 +232,7 @@ def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:
         names = {code: code - (start << 8) for code in results} | {code: -i - 1 for i, code in enumerate(inputs)}
         key = (
             fused.programs[start:end],
-            tuple([_renamed(codes, names) for codes in fused.codes[start:end]]),
+            tuple([renamed(codes, names) for codes in fused.codes[start:end]]),
             tuple([names[code] for code in outputs]),
             tuple(sorted(donated)),
             tuple([avals[code] for code in inputs]),
@@ -251,9 +243,3 @@ def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:
             program.structs = [aval.struct for aval in key[4]]
         parts.append(Segment(program, tuple(inputs), tuple(outputs), tuple(free)))
     return Segments(parts, last)
-
-
-def _renamed(code: Any, names: dict[int, int]) -> Any:
-    if code.__class__ is tuple:
-        return tuple([_renamed(part, names) for part in code])
-    return None if code is None else names[code]

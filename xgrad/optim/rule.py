@@ -140,8 +140,11 @@ def _shares(written: list[list[Tensor]], size: int) -> list[list[int]]:
         places.setdefault(_devices(own[0]._placed()), []).append(i)
     shares = []
     for found in places.values():
-        kinds = tuple([(written[i][0].shape, written[i][0].dtype) for i in found]) if len(found) > _FEW else ()
-        shares += [found[i:j] for i, j in _parts(kinds, size)] if kinds else [found]
+        if len(found) <= min(_FEW, size):
+            shares.append(found)
+            continue
+        kinds = tuple([(written[i][0].shape, written[i][0].dtype) for i in found])
+        shares += [found[i:j] for i, j in _parts(kinds, size)]
     return shares
 
 
