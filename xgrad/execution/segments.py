@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr
 
-from ..base.jax_compat import INNER
+from ..base.jax_compat import INNER, jaxprs
 from .codes import flat, renamed
 from .programs.ahead import compile_ahead
 from .programs.chains import ends_chain
@@ -202,7 +201,7 @@ def _facts(program: Any, key: tuple[Any, ...]) -> tuple[int, bool]:
 
     def count(jaxpr: Any) -> int:
         inner = (jax.tree.leaves(eqn.params.get(INNER)) for eqn in jaxpr.eqns)
-        return sum(count(part[0].jaxpr) if part and isinstance(part[0], ClosedJaxpr) else 1 for part in inner)
+        return sum(count(part[0].jaxpr) if part and isinstance(part[0], jaxprs().ClosedJaxpr) else 1 for part in inner)
 
     jaxpr = jax.make_jaxpr(program.run)(*structs_of(key[1:])).jaxpr
     return count(jaxpr), any(map(ends_chain, jaxpr.eqns))
