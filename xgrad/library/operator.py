@@ -23,6 +23,7 @@ from ..views.meta import check_inplace
 from ..views.storage import Tracer
 from .calls import shares, tensors_in
 from .formula import apply, function_of
+from .registry import registered
 from .schema import Schema
 from .tags import Tag
 from .traced import compute_traced
@@ -70,6 +71,9 @@ class OpOverload:
 
     def __repr__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
+
+    def __reduce__(self) -> Any:
+        return registered, (self.namespace, *self.__name__.split("."))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = [*tensors_in(args), *tensors_in(tuple(kwargs.values()))]
