@@ -487,7 +487,8 @@ def test_pytrees_with_paths(torch):
     leaves, structure = pytree.tree_flatten(tree)
     assert leaves == [1, 2, None, 4, 6, 7, 8]
     again = pytree.tree_unflatten(leaves, structure)
-    assert again == tree and [*again] == [*tree]
+    assert again == tree
+    assert [*again] == [*tree]
     assert pytree.tree_map(lambda x, y: [x, y], {"b": 1, "a": 2}, {"b": 3, "a": 4}) == {"b": [1, 3], "a": [2, 4]}
     assert pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, dict) and "z" in x)[4] == {"z": 6, "y": 7}
     assert [*pytree.tree_iter((1, [2]))] == [1, 2]

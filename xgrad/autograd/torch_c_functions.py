@@ -17,7 +17,7 @@ from ..tensor import Tensor
 
 
 class _NodeClass(type):
-    """The metaclass of names for `isinstance`, which compares names: several of our node classes have one of PyTorch's."""
+    """A metaclass whose isinstance() compares names: several of our classes of nodes have one name of PyTorch's."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Node) and type(instance).__name__ == cls.__name__

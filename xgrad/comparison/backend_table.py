@@ -48,8 +48,8 @@ class FirstDifference(NamedTuple):
         at = _worst(self.first, self.other)
         where = f" at {list(map(int, at))}" if at else ""
         return (
-            f"values first differ {'by rounding ' if self.rounding else ''}at operator {self.number}, {self.operator}, at "
-            f"{self.line}: "
+            f"values first differ {'by rounding ' if self.rounding else ''}at operator {self.number}, "
+            f"{self.operator}, at {self.line}: "
             f"{self.first[at]} and {self.other[at]}{where}"
         )
 
@@ -76,8 +76,8 @@ class BackendComparison:
     """One function on several backends: what `xgrad.compare(f, *inputs, backends=[...])` returns.
 
     `runs`: {backend: `BackendRun`}; the first that refuses nothing is the one that the others are compared with.
-    `differences`: {backend: the differences of its outputs and gradients from those}; `parts`: {backend: `FirstDifference`} of
-    those that are not equal, bit for bit.  It prints as a table, also in a notebook.
+    `differences`: {backend: the differences of its outputs and gradients from those}; `parts`: {backend:
+    `FirstDifference`} of those that are not equal, bit for bit.  It prints as a table, also in a notebook.
 
     >>> import xgrad
     >>> chip = xgrad.Backend("chip")

@@ -1,4 +1,4 @@
-"""on_backends: one function on several backends, side by side: values, gradients, counts, time, and where values first differ.
+"""on_backends: one function on several backends, side by side: values, gradients, counts, time; where values differ.
 
 The first backend is the one that the others are compared with.  Invariants: each runs on fresh copies of the same
 inputs, with the same random numbers and cotangents; no report is open while a run is timed.
@@ -134,7 +134,7 @@ def _timed(subject: Subject, place: _Place) -> Callable[[], float]:
     return once
 
 
-# -- where values first differ -------------------------------------------------------------------------------------------------
+# -- where values first differ ----------------------------------------------------------------------------------------
 
 
 class _Values(OperatorMode):

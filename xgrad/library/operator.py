@@ -18,12 +18,12 @@ from ..amp.custom import cast_tensors
 from ..amp.settings import is_autocast_enabled
 from ..autograd.version_counter import increment_version
 from ..config import state
+from ..dispatch.tables import registered
 from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
 from ..views.storage import Tracer
 from .calls import shares, tensors_in
 from .formula import apply, function_of
-from .registry import registered
 from .schema import Schema
 from .tags import Tag
 from .traced import compute_traced

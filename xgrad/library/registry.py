@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ..config import settings
-from ..dispatch.tables import NAMESPACES
+from ..dispatch.tables import NAMESPACES, registered
 
 if TYPE_CHECKING:
     from .operator import OpOverload
@@ -70,14 +70,6 @@ class OpOverloadPacket:
 
     def __dir__(self) -> list[str]:
         return sorted([*self._overloads, "overloads"])
-
-
-def registered(space: str, *names: str) -> Any:
-    """Return the namespace, operator or overload of this name: copies and pickles have the name alone."""
-    found: Any = NAMESPACES[space]
-    for name in names:
-        found = getattr(found, name)
-    return found
 
 
 def put(operator: "OpOverload") -> None:

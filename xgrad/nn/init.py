@@ -79,7 +79,7 @@ def trunc_normal_(
             "incorrect: few of such numbers differ.",
             stacklevel=3,  # no_grad's wrapper is between
         )
-    # Probabilities of the lower tail are small, and floats are fine there; of the upper one near 1, where they are coarse.
+    # Probabilities of the lower tail are small, where floats are fine; of the upper one near 1, where they are coarse.
     upper = mean < (a + b) / 2
     low, high = ((mean - b) / std, (mean - a) / std) if upper else ((a - mean) / std, (b - mean) / std)
     dtype = tensor.dtype if tensor.dtype.itemsize >= 4 else "float32"

@@ -34,10 +34,9 @@ class _InOrder:
         self.items = items
 
 
+_plain: Any = lambda keys, values: dict(zip(keys, values))  # noqa: E731 - results have dictionaries again
 jax.tree_util.register_pytree_with_keys(
-    _InOrder,
-    lambda d: ([(MappingKey(key), value) for key, value in d.items.items()], (*d.items,)),
-    lambda keys, values: dict(zip(keys, values)),
+    _InOrder, lambda d: ([(MappingKey(key), value) for key, value in d.items.items()], (*d.items,)), _plain
 )
 
 

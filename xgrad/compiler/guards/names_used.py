@@ -19,7 +19,7 @@ import numpy as np
 from .code import globals_in, imports_in, is_library, is_ours, names_in, not_only_added_to
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guard import Container, Path
-from .hyperparameters import Hyperparameters, HyperparameterGuard, ReportedNumbers, signs
+from .hyperparameters import HyperparameterGuard, Hyperparameters, ReportedNumbers, signs
 from .kinds import CACHED, CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, is_read, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
 

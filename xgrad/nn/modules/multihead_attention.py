@@ -21,8 +21,8 @@ class MultiheadAttention(Module):
     one; `add_bias_kv`: one more key and value are learned; `add_zero_attn`: one more of zeros.  `batch_first`: tensors
     are (batch, length, size), not (length, batch, size).
 
-    Weights of the first projections start as Xavier's uniform ones, the last one's as `Linear`'s, biases as zeros.  Raises `ValueError` and
-    `AssertionError` for sizes that cannot be.
+    Weights of the first projections start as Xavier's uniform ones, the last one's as `Linear`'s, biases as zeros.
+    Raises `ValueError` and `AssertionError` for sizes that cannot be.
 
     >>> import xgrad
     >>> attention = xgrad.nn.MultiheadAttention(4, 2, batch_first=True)

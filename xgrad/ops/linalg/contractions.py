@@ -205,7 +205,7 @@ def _from_sublists(arguments: tuple) -> tuple[str, tuple]:
         for i in sublist:
             if i is not Ellipsis and not 0 <= i < len(_LETTERS):
                 raise ValueError(
-                    f"einsum(): subscript in subscript list is not within the valid range [0, {len(_LETTERS)}), but is {i}"
+                    f"einsum(): subscript in subscript list is not within the valid range [0, {len(_LETTERS)}): {i}"
                 )
         return "".join("..." if i is Ellipsis else _LETTERS[i] for i in sublist)
 
