@@ -36,7 +36,7 @@ class ThreadState(threading.local):
     overrides_disabled: bool = False  # True if instances of Tensor's subclasses are plain tensors
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
     dual_level: int = -1  # the dual level that was entered, -1 outside
-    # The same, or -1 where operations propagate no tangents (in a custom jvp, say).  In inference mode it is
+    # Equal to `dual_level`, or -1 where nothing propagates tangents (in a custom jvp, say).  In inference mode it is
     # INFERENCE_LEVEL: tests for forward mode leave the fast path there too, and nothing else has to be tested.
     forward_level: int = -1
     suspended: tuple[Any, ...] | None = None  # the forward levels that _set_fwd_grad_enabled(False) put aside
@@ -52,7 +52,7 @@ class ThreadState(threading.local):
     # {"place": ..., "places": ...} before each `with device:` block that is entered, the innermost last
     places: tuple[dict[str, Any], ...] = ()
     queues: dict[Any, Any] | None = None  # {declared place: its execution.queue.Queue} of lazy backends
-    together: bool = False  # True if eager backends note programs too (execution/deferred.py)
+    together: bool = False  # True if eager backends queue programs, and do not run them at once (execution/deferred.py)
     grad_layout: bool = True  # True if a gradient is stored where its variable is
     multithreading: bool = True  # set by set_multithreading_enabled, without effect
     graph_task: Any = None  # the GraphTask that this thread drives

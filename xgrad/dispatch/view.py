@@ -81,7 +81,7 @@ def attach_view(
     creation: CreationMeta = DEFAULT,
     tangent: bool = True,
 ) -> Tensor:
-    """Make the view whose chain is `seen` from the root and `relative` from `self`; record it, with its tangent."""
+    """Make a view and record it, with its tangent; its chain is `seen` from the root, `relative` from `self`."""
     out = make_view(self, seen, relative, name, creation)
     # `self.requires_grad`, written out as in call.py
     if (self._requires_grad or (self._view is not None and self._view.base._requires_grad)) and state.grad_enabled:

@@ -1,4 +1,4 @@
-"""Padding: rows over nn.functional.pad (PyTorch: torch/nn/modules/padding.py)."""
+"""Padding: modules that call nn.functional.pad (PyTorch: torch/nn/modules/padding.py)."""
 
 from typing import Any, ClassVar
 
