@@ -25,10 +25,10 @@ from ..base.devices import device
 from ..base.missing import missing as _missing
 from ..base.size import Size
 from ..config import block
-from ..interop._safetensors_file import FileError, contents, replaceable
 from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
 from ._restore import restored
+from ._safetensors_file import FileError, contents, replaceable
 from ._torch_file import read_torch_file
 from ._tree import decoded, encoded, header_of
 
