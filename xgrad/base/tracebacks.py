@@ -21,13 +21,14 @@ def is_users(frame: Any) -> bool:
 
 def shorten(error: BaseException, own: bool = True) -> None:
     """Remove the frames of libraries from an error's traceback, but for the frame that calls (if it is its `own`)."""
-    first = last = error.__traceback__
+    first = error.__traceback__
     if first is None or isinstance(error, _FAULTS) or jax.config.values["jax_traceback_filtering"] == "off":
         return
-    trace = first.tb_next
+    last, trace = first, first.tb_next
     while trace is not None:
         if is_users(trace.tb_frame):
-            last.tb_next = last = trace
+            last.tb_next = trace
+            last = trace
         trace = trace.tb_next
     last.tb_next = None
     if not own:

@@ -100,7 +100,7 @@ def first_call(*args: Any, **kwargs: Any) -> Any:
     try:
         return _write(_me)(*args, **kwargs)  # pyright: ignore[reportUndefinedVariable]  # noqa: F821 - of its scope
     except BaseException as error:
-        error.__traceback__ = error.__traceback__.tb_next  # the frame of that code says the same
+        error.__traceback__ = getattr(error.__traceback__, "tb_next", None)  # the frame of that code says the same
         raise
 
 
