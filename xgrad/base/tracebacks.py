@@ -22,7 +22,7 @@ def is_users(frame: Any) -> bool:
 def shorten(error: BaseException, own: bool = True) -> None:
     """Remove the frames of libraries from an error's traceback, but for the frame that calls (if it is its `own`)."""
     first = error.__traceback__
-    if first is None or isinstance(error, _FAULTS) or jax.config.values["jax_traceback_filtering"] == "off":
+    if first is None or isinstance(error, _FAULTS) or jax.config.values.get("jax_traceback_filtering") == "off":
         return
     last, trace = first, first.tb_next
     while trace is not None:

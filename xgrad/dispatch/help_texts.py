@@ -4,7 +4,7 @@ A docstring of the source says what a function does.  In help.z it is joined to 
 shapes and dtypes, errors, what backward saves, an example with its result, the source.  To make these texts takes
 minutes, since functions are traced and examples run; they are read when the first one is shown.  Until then a function
 has its docstring of the source, as a string that stands for the long one: a function's `__doc__` is a plain attribute,
-and `pydoc` and `inspect` take nothing but a string, of which they ask `expandtabs`.
+and `pydoc` and `inspect` take nothing but a string, and call its `expandtabs`.
 
 The file is compressed.  Its first part has two lines for each table: its name and names of functions, and the numbers
 of their texts.
