@@ -36,6 +36,14 @@ NOT_INLINED = {"inlineable": "false"}  # of a call: XLA's CPU compiler keeps it 
 
 user_context: Callable[..., Any] = jax.make_user_context  # its value is part of the keys of JAX's caches
 
+
+def jaxprs() -> Any:
+    """Return the module of `ClosedJaxpr`, `Literal` and `jaxpr_as_fun`."""
+    from jax.extend import core  # at first use: it takes 18 ms
+
+    return core
+
+
 _trace_state: Any = None
 _untraced: Any = None
 
@@ -45,7 +53,7 @@ def trace_state() -> Any:
     global _trace_state
     if _trace_state is None:
         try:
-            from jax.extend.core import get_opaque_trace_state  # at first use: it takes 18 ms
+            from jax.extend.core import get_opaque_trace_state  # at first use, as in `jaxprs`
         except ImportError:
             from jax.core import get_opaque_trace_state  # jax before 0.8
         _trace_state = get_opaque_trace_state
