@@ -167,6 +167,17 @@ def test_dir_shows_what_users_may_use_and_nothing_else():
     assert not [n for n in dir(xgrad.ones(1)) if n.startswith("_") and not n.endswith("__")]
 
 
+def test_every_error_is_public():
+    found = {name for name, value in vars(xgrad.errors).items() if isinstance(value, type)}
+    assert set(xgrad.errors.__all__) == found
+
+
+def test_one_file_takes_what_jax_may_change():
+    for path in ROOT.rglob("*.py"):
+        if path.name != "jax_compat.py":
+            assert "jax.core" not in path.read_text(), path
+
+
 def test_files_beside_the_package_say_its_version():
     checkout = ROOT.parent
     assert f"version: {xgrad.__version__}\n" in (checkout / "CITATION.cff").read_text()

@@ -18,6 +18,7 @@ __all__ = [
     "NumberOverflowError",
     "OutOfMemoryError",
     "OverlapError",
+    "PlacementError",
     "ShapeMismatchError",
     "TargetError",
     "TracedValueError",

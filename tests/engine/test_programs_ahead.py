@@ -139,7 +139,7 @@ def test_operands_of_numpy():
     assert compiled.count == before
 
 
-def test_an_interrupt_ends_the_wait(monkeypatch):
+def test_an_interrupt_ends_the_wait(monkeypatch, interruptible):
     """Programs that wait are not compiled any more, and no thread is left."""
 
     class Slow:

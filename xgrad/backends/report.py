@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..base.table import Row, Table, Tabled, axes, number, seconds, size
-from ..comparison.cost import cost_of
+from ..execution.programs.cost import cost_of
 from .cost import Cost
 from .events import Events, Launch
 from .on_target import OnTarget

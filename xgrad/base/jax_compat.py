@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import ShapedArray as ShapedArray
 from jax.core import Tracer as Tracer
 from jax.experimental.xla_metadata import set_xla_metadata
 

@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 from ..base.declared import DeclaredPlace
 from ..base.jax_compat import Tracer
+from ..base.tracebacks import shorten
 from ..config import settings, state
 from ..engine.programs import segment
 from ..execution.deferred import together
@@ -106,10 +107,14 @@ class CompiledFunction:
         if modes.inlined():
             return self._function(*args, **kwargs)
         run = self.run if self._buckets is None else self._buckets.call
-        if settings.special and queue_now() is not None:
-            with suspended("a compiled function"):
-                return run(args, kwargs)
-        return run(args, kwargs)
+        try:
+            if settings.special and queue_now() is not None:
+                with suspended("a compiled function"):
+                    return run(args, kwargs)
+            return run(args, kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def run(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Run the program for these arguments, which are padded already where `dynamic` asks for it."""

@@ -20,10 +20,10 @@ from ..errors import DtypeDisabledError, PlacementError, TracedValueError
 from ..execution.execute import transferred
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
+from ..serialization._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
 from ..tensor import Tensor, from_foreign
 from ..views.storage import Tracer, value_needed
 from ._loading import check_writable, home_of, write_all
-from ._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
 
 try:
     from safetensors import TensorSpec, serialize, serialize_file
