@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ import jax
 from ...base.jax_compat import COMPILED, LOWERED, SAVED, TRACED, xgrad_compiles
 from ..source import lines, outside
 
-VARIABLE = "XGRAD_PROGRESS"
 WAIT, PAUSE = 3.0, 1.0  # seconds of compiling before the line is shown; seconds without that end it
 _PHASES = {TRACED: "tracing", LOWERED: "lowering", COMPILED: "compiling"}
 
@@ -70,13 +68,13 @@ class Recorder:
 
     batch: tuple[int, int] | None = None  # the number of programs before those compiled ahead, and of these
     shown = 0  # characters in the terminal
-    watched = False
+    watched = False  # True while a thread writes the line
     since = ended = 0.0  # the begin of the first of several compiles without a pause, and the end of the last one
 
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()  # a signal handler may compile in the middle of it
         self.thread: _Thread = _Thread()
-        self.counts: Counter[str] = Counter()  # by the names of CompileMetrics
+        self.counts: dict[str, Any] = dict.fromkeys(CompileMetrics._fields[:-1], 0)
         self.slowest: list[Compile] = []
         self.active: dict[int, tuple[Any, bool]] = {}  # {thread: (line, True for xgrad's programs)} of running compiles
 
@@ -84,41 +82,47 @@ class Recorder:
         """JAX begins one of the phases."""
         if event in _PHASES:
             self.thread.inner.append(0.0)
-            if event == COMPILED:
-                self.thread.found, own = False, xgrad_compiles()
-                if not self.active and time.perf_counter() - self.ended > PAUSE:
-                    self.since = time.perf_counter()
-                self.active[threading.get_ident()] = self.thread.place or outside(sys._getframe(1)), own
-                if own and not self.watched and os.environ.get(VARIABLE) != "0" and _is_terminal():
-                    self.watched = True
-                    try:
+        if event == COMPILED:
+            self.thread.found, own = False, xgrad_compiles()
+            if not self.active and time.perf_counter() - self.ended > PAUSE:
+                self.since = time.perf_counter()
+            self.active[threading.get_ident()] = self.thread.place or outside(sys._getframe(1)), own
+            if own and not self.watched and os.environ.get("XGRAD_PROGRESS") != "0":
+                # Standard error may be closed, replaced or missing, and the interpreter may end: no more threads.
+                with suppress(OSError, ValueError, AttributeError, RuntimeError):
+                    if sys.stderr.isatty():
                         threading.Thread(target=self._watch, name="xgrad progress", daemon=True).start()
-                    except RuntimeError:  # there are no more threads, or the interpreter ends
-                        self.watched = False
+                        self.watched = True
 
-    def end(self, event: str, duration_secs: float, fun_name: str = "?", **_: Any) -> None:
+    def end(self, event: str, duration_secs: float, **more: Any) -> None:
         """JAX ends one of the phases, or says how much the cache has saved."""
         if event == SAVED:
             self.thread.found = True
-        elif event not in _PHASES:
-            return
-        own, inner, now, program = duration_secs, self.thread.inner, _PHASES.get(event, "saved"), None
-        if event != SAVED and inner:
-            own -= inner.pop()
+            self._add("saved", duration_secs)
+        elif event in _PHASES:
+            inner = self.thread.inner
+            own = duration_secs - (inner.pop() if inner else 0.0)
             if inner:
                 inner[-1] += duration_secs
-        if event == COMPILED:
-            place, found = self.active.pop(threading.get_ident(), (None, False))[0], self.thread.found
-            self.ended = time.perf_counter()
-            if not self.active:
-                self._write("")
-            now = "loading" if found else now
-            program = Compile(own, fun_name.removeprefix("jit(").removesuffix(")").strip("_"), lines(place), found)
+            found = event == COMPILED and self.thread.found
+            self._add("loading" if found else _PHASES[event], own)
+            if event == COMPILED:
+                self._compiled(own, more.get("fun_name", "?"), found)
+
+    def _compiled(self, seconds: float, function: str, found: bool) -> None:
+        place, _ = self.active.pop(threading.get_ident(), (None, False))
+        self.ended = time.perf_counter()
+        if not self.active:
+            self._write("")
+        program = Compile(seconds, function.removeprefix("jit(").removesuffix(")").strip("_"), lines(place), found)
         with self.lock:
-            self.counts[now] += own  # pyright: ignore[reportArgumentType] - seconds
-            if program is not None:
-                self.counts.update(programs=1, found=program.found)
-                self.slowest = sorted([*self.slowest, program], reverse=True)[:10]
+            self._add("programs", 1)
+            self._add("found", int(found))
+            self.slowest = sorted([*self.slowest, program], reverse=True)[:10]
+
+    def _add(self, name: str, amount: float) -> None:
+        with self.lock:
+            self.counts[name] += amount
 
     def _watch(self) -> None:
         """Write the line while XLA compiles, in a thread of its own."""
@@ -138,15 +142,9 @@ class Recorder:
     def _write(self, text: str) -> None:
         """Write a text over the last one, without Python's lock of the file, which the interpreter's end may find."""
         if text or self.shown:
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, AttributeError):
                 blank, self.shown = " " * self.shown, len(text)
-                os.write(sys.stderr.fileno(), f"\r{blank}\r{text}".encode())
-
-
-def _is_terminal() -> bool:
-    with suppress(OSError, ValueError, AttributeError):  # closed, replaced or missing
-        return sys.stderr.isatty() and sys.stderr.fileno() >= 0
-    return False
+                os.write(sys.stderr.fileno(), f"\r{blank}\r{text}".encode(errors="replace"))
 
 
 recorder: Recorder = Recorder()
@@ -167,5 +165,4 @@ def metrics() -> CompileMetrics:
     True
     """
     with recorder.lock:
-        counts = [recorder.counts[name] for name in CompileMetrics._fields[:-1]]
-        return CompileMetrics(*counts, tuple(recorder.slowest))
+        return CompileMetrics(**recorder.counts, slowest=tuple(recorder.slowest))
