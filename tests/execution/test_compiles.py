@@ -175,6 +175,22 @@ def test_a_terminal_shows_the_line_while_xla_compiles_and_nothing_afterwards(ter
     assert max(map(len, re.split("[\r\n]", terminal.text))) < 80
 
 
+def test_the_thread_that_compiles_last_erases_the_line(terminal):
+    shown = Recorder()
+    with terminal:
+        for _ in range(2):
+            shown.begin(COMPILED, 0.0)
+        shown.active["another"] = shown.active[threading.get_ident()]
+        shown._write("xgrad: compiling")
+        shown.end(COMPILED, 1.0)
+        assert shown.shown == 16
+        shown.active.clear()
+        shown.end(COMPILED, 1.0)
+        assert shown.shown == 0
+        assert terminal.is_blank()
+    assert terminal.text.count("xgrad: compiling") == 1
+
+
 @pytest.mark.parametrize("why", ["switched off", "soon over", "no terminal", "closed", "none"])
 def test_nothing_is_shown_otherwise(terminal, monkeypatch, why, tmp_path):
     with terminal:
