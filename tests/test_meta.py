@@ -114,3 +114,9 @@ print(sum(p.numel() for p in model.parameters()) > 70e9, resource.getrusage(reso
     large, kilobytes = done.stdout.split()
     assert large == "True"
     assert int(kilobytes) < 100_000
+
+
+def test_the_device_is_the_only_one_of_its_name():
+    assert xgrad.ones(2, device="meta:0").device == xgrad.device("meta:0") == xgrad.device("meta")
+    with pytest.raises(RuntimeError, match="Invalid device string: 'meta:1'"):
+        xgrad.ones(2, device="meta:1")

@@ -170,5 +170,5 @@ def test_each_difference_has_a_test_and_a_line_in_the_docs():
 
 
 @pytest.mark.eager("launches")
-def test_a_marked_test_does_not_run_where_every_thread_is_lazy():
+def test_a_marked_test_does_not_run_where_always_lazy():
     assert not LAZY

@@ -75,8 +75,10 @@ class DeviceQueue(Queue):
                         self.runtime.memory.hold(p)
 
 
-def queue_of(runtime: Any) -> DeviceQueue:
-    """Return this thread's queue of a lazy backend."""
+def queue_of(runtime: Any) -> DeviceQueue | None:
+    """Return the queue in which this thread notes the programs of a backend now; None if they run at once."""
+    if not (runtime.lazy or state.together):
+        return None
     queues = state.queues
     if queues is None:
         queues = state.queues = {}

@@ -26,7 +26,6 @@ from ..base.dtypes import x64_enabled
 from ..base.jax_compat import Tracer
 from ..base.platforms import STRIDED, local_devices
 from ..batching.batched_kernel import BatchedOperator, batched_operator
-from ..config import settings, state
 from ..dispatch.kernel import kernel_of
 from ..dispatch.operator import Operator
 from ..errors import BackendError
@@ -34,6 +33,7 @@ from ..execution.donation import Writing, run_writing
 from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.programs.programs import Known
+from ..execution.runner import runner
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
@@ -72,7 +72,7 @@ class Runtime:
         """Return the place.  From now on operators look for declared backends among their operands."""
         if self.backend.strides:
             STRIDED.add(self.backend.name)
-        settings.declared = settings.special = True
+        runner.expect_backends()
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -109,8 +109,8 @@ class Runtime:
         if lack:
             return self._elsewhere(program, operands, lack)
         shard = spread_of((*operands,)) if self.several else None
-        if (self.lazy or state.together) and program.lazy and shard is None:
-            out = queue_of(self).note(program, operands)
+        if program.lazy and shard is None and (queue := queue_of(self)) is not None:
+            out = queue.note(program, operands)
             return self.adopted(out, operands, [*operands])
         layout = self._layout(program)
         if shard is None and layout is None:  # else only XLA knows what each device will have
@@ -133,7 +133,7 @@ class Runtime:
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
         # A queue donates what nothing refers to when it is evaluated.
-        mine = alone and whole.owned and (bool(pinned) or not (self.lazy or state.together))
+        mine = alone and whole.owned and (bool(pinned) or queue_of(self) is None)
         if self.several and not pinned and spread_of(operands) is not None:
             mine = False  # the program runs on all of their devices
         if mine and not self.backend.donation:
@@ -258,8 +258,8 @@ class Runtime:
 
     def settle(self) -> None:
         """Run what waits in this thread."""
-        if self.lazy or state.together:
-            queue_of(self).evaluate("a report")
+        if (queue := queue_of(self)) is not None:
+            queue.evaluate("a report")
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
         """Return the error for an operator that is computed nowhere."""

@@ -17,7 +17,7 @@ from jax.sharding import SingleDeviceSharding
 from ..base.declared import DeclaredPlace
 from ..base.jax_compat import Tracer
 from ..base.platforms import local_devices
-from ..config import settings, state
+from ..config import state
 from .references import is_deleted
 
 
@@ -176,9 +176,8 @@ class Pending:
         """Return the array for other code to keep; `reason` says in the metrics who asked for it."""
         self.owned = False
         array = self.evaluated(reason)
-        if settings.declared and (where := declared_of(self)) is not None:
-            return where.runtime.sent(array)
-        return array
+        where = declared_of(self)
+        return array if where is None else where.runtime.sent(array)
 
     def evaluated(self, reason: str) -> Any:
         """Return the array.  Evaluates the queue if it has none."""

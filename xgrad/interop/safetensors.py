@@ -17,7 +17,7 @@ from jax.sharding import Sharding
 from ..base import dtypes
 from ..base.devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError, TracedValueError
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
 from ..serialization._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
