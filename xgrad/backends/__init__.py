@@ -7,10 +7,12 @@ from typing import Any
 
 from ..base.missing import MissingNameError
 from .backend import Backend as Backend
+from . import passes as passes
 from .cost import Cost as Cost
+from .faults import Faults as Faults
 from .torch_names import LIBRARIES as _LIBRARIES
 
-__all__ = ["Backend", "Cost"]
+__all__ = ["Backend", "Cost", "Faults", "passes"]
 
 
 def __getattr__(name: str) -> Any:

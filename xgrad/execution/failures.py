@@ -28,7 +28,7 @@ def one_by_one(queue: Any, failure: Exception) -> None:
             give_up(results)
             continue
         try:
-            out = program.run(*operands)
+            out = queue.run_entry(program, operands)
         except Exception as error:
             give_up(results)
             if first is None:

@@ -39,6 +39,7 @@ from .owned import lend
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
 from .references import COUNTED, alive_of, attribute_alone, deleted, is_alone, is_deleted
 from .scalars import operands_of
+from .segments import segments_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 
@@ -64,7 +65,10 @@ def _one_place(a: int, b: int) -> int:
 class Queue:
     """Pending programs of one thread."""
 
-    plain = True  # on a device of JAX's: shared arrays are copied to be donated, parts that repeat compile once
+    plain = True  # on a device of JAX's: shared arrays are copied to be donated
+    most: int = MOST
+    cut: Any = staticmethod(segments_of)  # parts that repeat compile once
+    rules: Any = None  # of a declared backend: programs are its own
 
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()  # another thread may ask for a value
@@ -142,9 +146,9 @@ class Queue:
                     if self.changes != change:
                         return self.note(program, operands, owners)
                     entries.append(entry)  # nothing was called since the comparison
-                    if number >= MOST << 8:
+                    if number >= self.most << 8:
                         self.noting = False  # another thread, which has the lock, may wait for that
-                        self.evaluate(f"{MOST} pending operations")
+                        self.evaluate(f"{self.most} pending operations")
                     return out
         finally:
             self.noting = False
@@ -315,8 +319,8 @@ class Queue:
         if live:
             kinds = self.kinds if len(self.kinds) == len(inputs) else map(kind_of, inputs)
             # Another x64 mode makes other dtypes of the same operations.
-            key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
-            fused = programs.find(key, line, one and self.plain)
+            key = called, codes, live, donated, (x64_enabled(), *kinds), self.rules if one else where
+            fused = programs.find(key, line, self.cut if one else None)
             fused.lines = noted
         del results
         started, spare, out = recorder.start(), [], []
@@ -334,7 +338,7 @@ class Queue:
                     self._by_place(fused, where, values, out)
                 else:
                     first = not fused.ran
-                    fused.run(values, out, spare)
+                    self._run(fused, values, out, spare)
                     values = None
                     if first:
                         _check(alive, out)
@@ -402,6 +406,14 @@ class Queue:
         for place in sorted(set(where)):
             fused.run_part(place, where, values, found)
         out.append([found[number] for number in fused.live])
+
+    def _run(self, fused: Any, values: list[Any], out: list[Any], spare: list[Any]) -> None:
+        """Run the program of all entries."""
+        fused.run(values, out, spare)
+
+    def run_entry(self, program: Any, operands: list[Any]) -> Any:
+        """Run the program of one entry."""
+        return program.run(*operands)
 
     def _one_by_one(self, failure: Exception) -> None:
         """Run each entry for itself after the whole has failed, and raise the error of the one that fails."""
