@@ -58,7 +58,10 @@ class LeafInplaceError(builtins.RuntimeError):
 
 
 class LostValueError(builtins.RuntimeError):
-    """A tensor has lost its value: a program that was to write it in place failed after it had taken its memory."""
+    """A tensor has lost its value: a program that was to write it in place failed after it had taken its memory.
+
+    A lazy thread also raises it for a tensor whose program failed, and that so never had a value.
+    """
 
 
 class MutationContextError(builtins.AssertionError, builtins.RuntimeError):

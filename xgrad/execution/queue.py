@@ -31,13 +31,13 @@ from ..base.jax_compat import Tracer, in_trace
 from ..base.limits import x64_for_now
 from ..config import state
 from .codes import shown
-from .donation import copied, lost, through_jax
-from .failures import one_by_one, settle_some
+from .donation import copied, through_jax
+from .failures import lose_some, one_by_one, settle_some
 from .fused import programs
 from .metrics import recorder
 from .owned import lend
-from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
-from .references import COUNTED, alive_of, attribute_alone, deleted, is_alone, is_deleted
+from .pending import Aval, Pending, aval_of, place_number, places, quietly
+from .references import COUNTED, alive_of, attribute_alone, is_alone, is_deleted
 from .scalars import operands_of
 from .segments import segments_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
@@ -354,12 +354,7 @@ class Queue:
                 for i, array in zip(donated, spare):
                     inputs[i].value = array
                 if isinstance(error, Exception):
-                    gone = deleted([x.value for x in inputs if x.__class__ is Pending])
-                    if gone:
-                        for *_, results, _ in entries:
-                            give_up(results)
-                        self.drop()
-                        raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from error
+                    lose_some(self, error)
                     self._one_by_one(error)
                 raise
             raise
