@@ -173,7 +173,7 @@ class Injector:
         if self.lost:
             raise _error(
                 "UNAVAILABLE", f"the device {self._name} is gone: {self.lost}, with all tensors on it. "
-                f"{self._injected('lost_device')} Declare another one, backend.replace(), and load a checkpoint"
+                f"{self._injected('lost_device')} Declare another one, backend.replace(), and load a checkpoint."
             )  # fmt: skip
 
     def _note(self, kind: str, number: int, what: str, detail: str = "") -> None:

@@ -167,9 +167,7 @@ class Runtime:
             else:
                 launching.write(program, writing, made, inside, tuple(values))
         finally:  # no call in this block
-            whole.value = made[0] if made else inside[0]
-            if not made and inside[0] is None:
-                box[:] = None, whole  # lost
+            whole.value = made[0] if made else inside[0]  # None: it is lost
         out.append(whole)
 
     def _as_before(self, new: Any, whole: Any) -> Any:
