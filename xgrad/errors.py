@@ -30,7 +30,10 @@ class BackendError(builtins.NotImplementedError):
 
 
 class CompiledMismatchError(builtins.RuntimeError):
-    """A call of `xgrad.compile(..., verify=True)` did something else than the eager function."""
+    """A call of `xgrad.compile(..., verify=True)` did something else than the eager function.
+
+    Or a program that a declared backend's passes rewrote gave other values, with `verify_passes=True`.
+    """
 
 
 class DtypeDisabledError(builtins.TypeError):

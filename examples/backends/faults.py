@@ -54,7 +54,9 @@ def train(chip):
         except RuntimeError as error:  # of JAX's, for want of memory, or because a value is lost
             print(f"step {n}: {type(error).__name__}: {str(error)[:60]} ...")
             if "is gone" in str(error):
-                chip = chip.replace(faults=replace(chip.faults, seed=chip.faults.seed + 1))  # the same seed: the same end
+                chip = chip.replace(
+                    faults=replace(chip.faults, seed=chip.faults.seed + 1)
+                )  # the same seed: the same end
             recoveries, model = recoveries + 1, None
     return saved[0]["weight"], recoveries
 

@@ -25,7 +25,10 @@ def step(device):
         loss = y.tanh().softmax(-1).pow(2).sum()
         loss.backward()
         optimizer.step()
-    return [loss.detach().cpu().numpy(), *[p.detach().cpu().numpy() for p in (*table.parameters(), *layer.parameters())]]
+    return [
+        loss.detach().cpu().numpy(),
+        *[p.detach().cpu().numpy() for p in (*table.parameters(), *layer.parameters())],
+    ]
 
 
 def spy(seen):
@@ -82,7 +85,9 @@ def test_a_pass_that_changes_values_is_named_with_operator_line_and_difference(e
     with pytest.raises(CompiledMismatchError, match=words + r"difference is 0\.381, 1\.14"):
         (x + 1 - 1).tanh().tolist()
     assert x.tolist() == [1] * 3
-    assert xgrad.ones(3, device=chip.replace(verify_passes=False)).tanh().tolist() == pytest.approx([1.5 * np.tanh(1)] * 3)
+    assert xgrad.ones(3, device=chip.replace(verify_passes=False)).tanh().tolist() == pytest.approx(
+        [1.5 * np.tanh(1)] * 3
+    )
 
 
 @pytest.mark.parametrize("execution", MODES)
@@ -98,7 +103,9 @@ def test_a_write_is_verified_before_it_has_the_memory(execution):
 @pytest.mark.parametrize("execution", MODES)
 def test_a_pass_keeps_shapes_and_dtypes(execution):
     def narrow(closed):
-        return jax.make_jaxpr(lambda *a: [jnp.zeros(7, jnp.float32)])(*[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals])
+        return jax.make_jaxpr(lambda *a: [jnp.zeros(7, jnp.float32)])(
+            *[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
+        )
 
     def nothing(closed):
         return 3
@@ -164,7 +171,7 @@ def test_passes_are_declared_as_functions():
         xgrad.Backend("chip", verify_passes=1)
 
 
-# -- how a queue is cut -------------------------------------------------------------------------------------------------
+# -- how a queue is cut -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

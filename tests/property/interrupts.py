@@ -417,7 +417,8 @@ KINDS = {
     "several tensors": Several, "lazy writes": Lazily,
     "compiled backward": CompiledBackward, "resize_": Resized, "modes": Modes,
     "blocks": Blocks,
-    "backend memory": BackendMemory, "backend faults": BackendFaults,  # the last ones: from then on all look for backends
+    # The last ones: from then on all look for backends.
+    "backend memory": BackendMemory, "backend faults": BackendFaults,
 }  # fmt: skip
 
 

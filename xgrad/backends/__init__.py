@@ -6,8 +6,8 @@
 from typing import Any
 
 from ..base.missing import MissingNameError
-from .backend import Backend as Backend
 from . import passes as passes
+from .backend import Backend as Backend
 from .cost import Cost as Cost
 from .faults import Faults as Faults
 from .torch_names import LIBRARIES as _LIBRARIES

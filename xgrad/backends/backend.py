@@ -119,13 +119,11 @@ class Backend:
         if not isinstance(self.lowerings, Mapping) or not all(map(callable, self.lowerings.values())):
             raise TypeError(f"Backend '{self.name}': lowerings is {{operator: function}}, but got {self.lowerings!r}")
         if self.faults is not None and not isinstance(self.faults, Faults):
-            raise TypeError(
-                f"Backend '{self.name}': faults is an xgrad.backends.Faults, but got {self.faults!r}"
-            )
+            raise TypeError(f"Backend '{self.name}': faults is an xgrad.backends.Faults, but got {self.faults!r}")
         if not isinstance(self.passes, Sequence) or not all(map(callable, self.passes)):
             raise TypeError(
-                f"Backend '{self.name}': passes is a list of functions, each from a closed jaxpr to another one, but got "
-                f"{self.passes!r}"
+                f"Backend '{self.name}': passes is a list of functions, each from a closed jaxpr to another one, but "
+                f"got {self.passes!r}"
             )
         if isinstance(self.pending, bool) or not isinstance(self.pending, int) or self.pending < 1:
             raise ValueError(f"Backend '{self.name}': pending is a number of operations, but got {self.pending!r}")

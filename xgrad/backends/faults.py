@@ -31,11 +31,11 @@ class Faults:
     Each is a probability, or a list of the numbers of the launches (transfers) that fail; the first is 1.
 
     `launch`: a program fails: JAX's error of a device, `jax.errors.JaxRuntimeError`.
-    `memory`: there is no memory for a program's results: `xgrad.errors.OutOfMemoryError`.
+    `memory`: memory does not suffice for a program's results: `xgrad.errors.OutOfMemoryError`.
     `link`: a transfer from or to the host fails, with JAX's error.
     `bitflip`: one bit of a program's results is another one, and nothing is raised; the report says where.
-    `lost_device`: a launch finds the device gone.  Every program and transfer fails from then on, with JAX's error: what
-    was on it is gone.  Another declaration is another device, also `backend.replace()`.
+    `lost_device`: a launch finds the device gone.  Every program and transfer fails from then on, with JAX's error:
+    what was on it is gone.  Another declaration is another device, also `backend.replace()`.
     `taken`: the probability that a failing launch had taken the memory of what it writes in place, whose value is lost:
     `xgrad.errors.LostValueError`.
     `seed`: of the draws.
@@ -187,16 +187,17 @@ def _error(code: str, text: str) -> Exception:
 
 def _has_bits(array: Any) -> bool:
     """Return True for an array of whole bytes: keys of random numbers and integers of 4 bits have none of their own."""
-    return not jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended) and not array.dtype.name.endswith(("int4", "int2"))
+    return not jax.numpy.issubdtype(array.dtype, jax.dtypes.extended) and not array.dtype.name.endswith(
+        ("int4", "int2")
+    )
 
 
 class Taking:
     """In the place of a program that writes (execution/donation.py): takes its first operand's memory, and fails."""
 
-    needs: dict[Any, int] = {}
-
     def __init__(self, error: Exception) -> None:
         self.error = error
+        self.needs: dict[Any, int] = {}  # no memory besides
 
     def jitted(self, array: Any, *_: Any) -> Any:
         """Delete the array, and raise."""

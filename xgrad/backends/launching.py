@@ -27,7 +27,9 @@ class Launching:
         self.injector: Injector | None = None if backend.faults is None else Injector(runtime, backend.faults)
         self.passes: Passes | None = Passes(backend.name, backend.passes) if backend.passes else None
         self.verify: bool = backend.verify_passes and self.passes is not None
-        self.fuse: Any = lacking(backend.name, backend.fuse, "fuse") if isinstance(backend.fuse, tuple) else backend.fuse
+        self.fuse: Any = (
+            lacking(backend.name, backend.fuse, "fuse") if isinstance(backend.fuse, tuple) else backend.fuse
+        )
         self._wholes: WeakKeyDictionary[Any, _Whole] = WeakKeyDictionary()  # by the queue's program
         # True if queues of other backends cannot share its compiled programs.
         self.shapes: bool = self.passes is not None or self.fuse is not None
@@ -79,7 +81,7 @@ class Launching:
             out[:] = self._flipped(each, out, name)
 
     def shape(self, fused: Any, kinds: tuple[Any, ...]) -> Any:
-        """Return the parts of a queue's program that are programs of their own, None: one; rewrite them by the passes."""
+        """Return the parts of a queue's program, None: it is one; rewrite them by the passes."""
         segments = None
         if self.fuse is not None and len(fused.programs) > 1:
             segments = cut_at(fused, kinds, bounds(self.fuse, fused.programs, fused.needed(fused.live)))

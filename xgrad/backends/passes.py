@@ -97,7 +97,8 @@ def scatter_as_product(closed: Any) -> Any:
 
     That is the backward of an embedding, of `index_select` and of `x[indices]`.  A matrix of (rows, indices) is made:
     it costs a product where the scatter costs a write of each row.  An index outside of the range is dropped, as by
-    the scatter.  Other scatters, and those of integers, stay.
+    the scatter.  Other scatters, and scatters of integers, stay.
+    An infinite or undefined number in a row reaches all others: zero times it is not zero.
     """
     return rewrite(closed, {"scatter-add": _product, "scatter_add": _product})
 
@@ -142,7 +143,7 @@ def _padded(x: Any, value: Any) -> Any:
 
 
 def _tiled_product(params: dict[str, Any], a: Any, b: Any) -> Any:
-    """Pad both operands, of which pairs of dimensions have to stay equal, and cut the result."""
+    """Pad both operands, dimensions that belong together to one size, and cut the result."""
     (contracted, batch) = params["dimension_numbers"]
     if not a.size or not b.size:
         return None

@@ -68,7 +68,9 @@ class Passes:
         except Exception as error:
             raise RuntimeError(f"{who} raised {type(error).__name__}: {error}") from error
         if not isinstance(new, jaxprs().ClosedJaxpr):
-            raise TypeError(f"{who} returns {type(new).__name__}, but has to return a closed jaxpr: jax.make_jaxpr(...)")
+            raise TypeError(
+                f"{who} returns {type(new).__name__}, but has to return a closed jaxpr: jax.make_jaxpr(...)"
+            )
         for what, old, own in (
             ("operands", closed.in_avals, new.in_avals), ("results", closed.out_avals, new.out_avals)
         ):  # fmt: skip
@@ -77,7 +79,7 @@ class Passes:
         return new
 
     def compare(self, program: Any, values: Sequence[Any], expected: Any, out: Any, line: str) -> None:
-        """Raise `CompiledMismatchError` if results differ from those without passes; it names the first that differs."""
+        """Raise `CompiledMismatchError`, which names the pass, if results are others than without passes."""
         if (worst := difference(expected, out)) is None:
             return
         guilty = len(self.passes)
@@ -88,7 +90,7 @@ class Passes:
         name = getattr(self.passes[guilty - 1], "__name__", repr(self.passes[guilty - 1]))
         raise CompiledMismatchError(
             f"the pass '{name}' of the backend '{self.backend}' changes the values of '{program.name}', at {line}: "
-            f"{worst}. Nothing was changed. Mend the pass, or declare the backend without it: backend.replace(passes=[])"
+            f"{worst}. Nothing was changed. Mend the pass, or leave it out: backend.replace(passes=[])"
         )
 
 
@@ -96,7 +98,7 @@ def difference(expected: Any, found: Any) -> str | None:
     """Return the largest difference of results, in words, if it is more than rounding; else None."""
     largest, words = 0.0, None
     for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.extended):
+        if jax.numpy.issubdtype(a.dtype, jax.dtypes.extended):
             a, b = map(jax.random.key_data, (a, b))
         a, b = np.asarray(a), np.asarray(b)
         exact = a.dtype not in INEXACT

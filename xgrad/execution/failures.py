@@ -87,3 +87,14 @@ def settle_some(queue: Any, fused: Any, alive: list[Pending], given: list[Any], 
     error = out_of_memory(failure) or failure
     error.add_note(f"{len(arrays)} of the {len(alive)} results of the lazy program had their values before")
     raise error
+
+
+def check(alive: list[Pending], out: list[Any]) -> None:
+    """Raise `RuntimeError` if a program's results are not what was promised when its operations were noted."""
+    for p, array in zip(alive, chain.from_iterable(out)):
+        if array.shape != p.shape or array.dtype != p.dtype:
+            out.clear()
+            raise RuntimeError(
+                f"a pending {p.aval!r} turned out to be {array.dtype.name}{list(array.shape)}: a setting of JAX's was "
+                "switched while operations were pending. Call xgrad.sync() before."
+            )

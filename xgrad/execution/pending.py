@@ -189,8 +189,8 @@ class Pending:
                 queue.evaluate(reason, self)
             if self.value is None:
                 raise LostValueError(
-                    "this tensor has no value: the program that was to compute it, or to write it in place, failed (its "
-                    "error then said why). Compute it again, or give it another value: x.data = ..."
+                    "this tensor has no value: the program that was to compute it, or to write it in place, failed "
+                    "(its error then said why). Compute it again, or give it another value: x.data = ..."
                 )
         return self.value
 

@@ -32,7 +32,7 @@ from ..base.limits import x64_for_now
 from ..config import state
 from .codes import shown
 from .donation import copied, through_jax
-from .failures import lose_some, one_by_one, settle_some
+from .failures import check, lose_some, one_by_one, settle_some
 from .fused import programs
 from .metrics import recorder
 from .owned import lend
@@ -341,7 +341,7 @@ class Queue:
                     self._run(fused, values, out, spare)
                     values = None
                     if first:
-                        _check(alive, out)
+                        check(alive, out)
         except BaseException as error:
             if fused is not None and len(out) < (fused.lists if one else 1):
                 self.done, self.running = None, False
@@ -438,14 +438,3 @@ class Queue:
                 avals = ", ".join(repr(p.aval) for p in found)
                 rows.append(f"%{n} = {program.name}({', '.join(map(shown, codes))}) : {avals}  # {lines(line)}")
             return "\n".join(rows)
-
-
-def _check(alive: list[Pending], out: list[Any]) -> None:
-    """Raise `RuntimeError` if a program's results are not what was promised when its operations were noted."""
-    for p, array in zip(alive, chain.from_iterable(out)):
-        if array.shape != p.shape or array.dtype != p.dtype:
-            out.clear()
-            raise RuntimeError(
-                f"a pending {p.aval!r} turned out to be {array.dtype.name}{list(array.shape)}: a setting of JAX's was "
-                "switched while operations were pending. Call xgrad.sync() before."
-            )
