@@ -26,7 +26,7 @@ def fails():
 
 
 def dropped(read):
-    with pytest.raises(LostValueError, match="has no value"):
+    with pytest.raises(xgrad.errors.LostValueError, match="has no value"):
         read()
 
 

@@ -51,8 +51,8 @@ class Faults:
     >>> try:
     ...     x + 1
     ... except RuntimeError as error:
-    ...     print(str(error).partition(",")[0])
-    INTERNAL: chip: launch 2 failed
+    ...     print(str(error).partition("chip: ")[2].partition(",")[0])
+    launch 2 failed
     >>> x + 1
     tensor([2., 2.], device='chip:0')
     """
