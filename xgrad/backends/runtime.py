@@ -168,7 +168,8 @@ class Runtime:
                 launching.write(program, writing, made, inside, tuple(values))
         finally:  # no call in this block
             whole.value = made[0] if made else inside[0]  # None: it is lost
-        out.append(whole)
+            if made:  # after an interrupt too: then the version rises
+                out[:] = (whole,)
 
     def _as_before(self, new: Any, whole: Any) -> Any:
         """Return what a write gave, on the devices of what it wrote."""
