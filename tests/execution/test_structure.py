@@ -18,7 +18,7 @@ from .test_lazy import both, failing
 
 
 def test_several_results_at_the_bound_of_pending_operations_are_alive(monkeypatch):
-    monkeypatch.setattr(queues, "MOST", 4)
+    monkeypatch.setattr(queues.Queue, "most", 4)
     with xgrad.lazy():
         x = xgrad.tensor([3.0, 1.0, 2.0])
         for _ in range(6):

@@ -47,6 +47,13 @@ def jaxprs() -> Any:
     return core
 
 
+def stablehlo() -> Any:
+    """Return jaxlib's module of the StableHLO dialect, which writes modules in the form that `jax.export` reads."""
+    from jaxlib.mlir.dialects import stablehlo as dialect  # at first use: few need it
+
+    return dialect
+
+
 _trace_state: Any = None
 _untraced: Any = None
 

@@ -18,6 +18,7 @@ from ..base.declared import DeclaredPlace
 from ..base.jax_compat import Tracer
 from ..base.platforms import local_devices
 from ..config import state
+from ..errors import LostValueError
 from .references import is_deleted
 
 
@@ -186,7 +187,10 @@ class Pending:
             if queue is not None:
                 queue.evaluate(reason, self)
             if self.value is None:
-                raise RuntimeError("a pending array of a lazy block was dropped before it was evaluated")
+                raise LostValueError(
+                    "this tensor has no value: the program that was to compute it, or to write it in place, failed "
+                    "(its error then said why). Compute it again, or give it another value: x.data = ..."
+                )
         return self.value
 
     def __getattr__(self, name: str) -> Any:

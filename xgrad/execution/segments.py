@@ -71,6 +71,12 @@ def segments_of(fused: Any, kinds: tuple[Any, ...]) -> "Segments | None":
     return _cut(fused, sorted(cuts.places | {0, count}), avals) if cuts.saved_entries >= MIN_SAVED_ENTRIES else None
 
 
+def cut_at(fused: Any, kinds: tuple[Any, ...], bounds: list[int]) -> "Segments | None":
+    """Return the segments of a queue's program between these entries; None if it cannot be cut."""
+    avals = _avals(fused, kinds) if len(bounds) > 2 else None
+    return None if avals is None else _cut(fused, bounds, avals)
+
+
 class Segments:
     """The segments of one queue's program."""
 
