@@ -176,6 +176,8 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("_C", "DisableTorchFunctionSubclass"): "overrides:disable_overrides",
     ("_C", "DisableTorchFunction"): "overrides:disable_overrides",
     ("_C", "_nn"): "nn.functional:",
+    ("_C._nn", "_parse_to"): "torch_modules.torch_attributes:_parse_to",
+    ("_C", "_get_accelerator"): "torch_modules.torch_attributes:_get_accelerator",
     ("autograd.graph", "_get_grad_fn_or_grad_acc"): "autograd.multi_grad:node_of",
     ("autograd.profiler", "emit_itt"): "autograd.profiler:emit_nvtx",
     ("nn.functional", "has_torch_function"): "overrides:has_xgrad_function",
@@ -207,6 +209,8 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
+_CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all _is_size"
+ANSWERS |= {("", f"_check{kind}"): f"torch_modules.checks:_check{kind}" for kind in ("", *_CHECKS.split())}
 _TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
 ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in ("_is_all_true", "_is_any_true")}

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from .. import overrides
+from ..accelerator import current_accelerator
 from ..autograd.grad_mode import no_grad
+from ..base.devices import device
 from ..base.unsupported import refused
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
+from ..nn.conversion import parsed
 from ..tensor import Tensor
 
 
@@ -97,6 +100,18 @@ def assert_(condition: Any, message: str = "") -> None:
     """Raise `AssertionError` with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message)
+
+
+def _parse_to(*args: Any, **options: Any) -> tuple[Any, Any, bool, Any]:
+    """Return the device, the dtype, non_blocking and memory_format that arguments of `to` ask for."""
+    where, dtype = parsed(args, options.get("device"), options.get("dtype"))
+    blocking = bool(options.get("non_blocking")) or True in args
+    return None if where is None else device(where), dtype, blocking, options.get("memory_format")
+
+
+def _get_accelerator(check: Any = None) -> device:
+    """Return the device on which tensors are made, without its number."""
+    return current_accelerator() or device("cpu")
 
 
 def _is_all_true(input: Tensor) -> Tensor:
