@@ -11,7 +11,7 @@ def filled(model: Any, seed: int = 0, scale: float = 0.2) -> Any:
     random = np.random.RandomState(seed)
     with torch.no_grad():
         for p in model.parameters():
-            p.copy_(torch.from_numpy((random.randn(*p.shape) * scale).astype("float32")))
+            p.copy_(torch.from_numpy(np.asarray(random.randn(*p.shape) * scale, "float32")))
     return model
 
 

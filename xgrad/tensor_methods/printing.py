@@ -170,6 +170,11 @@ def _body(array: Any, indent: int) -> str:
     return _text(_shown(array), array.shape, indent)
 
 
+def contents(self: Tensor, indent: int) -> str:
+    """Return what `repr` has between the brackets, but for the suffixes."""
+    return _body(self._read(), indent)
+
+
 def _text(values: np.ndarray, shape: tuple, indent: int) -> str:
     """The values of a tensor of this shape as text, all of them or the edges."""
     show, width = _complex_formatter(values) if values.dtype.kind == "c" else _formatter(values)

@@ -168,6 +168,7 @@ REFUSED |= {
 # Names that another module of xgrad's has: (module of torch's, name) → "module:name", both of xgrad's.
 ANSWERS: dict[tuple[str, str], str] = {
     ("", "__version__"): "torch_modules.torch_attributes:VERSION",
+    ("", "__config__"): "torch_modules.torch_attributes:BUILD",
     ("version", "__version__"): "torch_modules.torch_attributes:VERSION",
     ("_dynamo", "config"): "torch_modules.torch_attributes:dynamo_config",
     ("overrides", "has_torch_function"): "overrides:has_xgrad_function",
@@ -193,6 +194,14 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("ops", "aten"): "torch_modules.aten:ATEN",
     ("ops", "higher_order"): "torch_modules.aten:NOTHING",
     ("", "classes"): "torch_modules.aten:NOTHING",
+    ("utils.data.dataloader", "_BaseDataLoaderIter"): "utils.data.dataloader:_LoaderIterator",
+    ("utils.data.dataloader", "_SingleProcessDataLoaderIter"): "utils.data.dataloader:_LocalIterator",
+    ("utils.data.dataloader", "_MultiProcessingDataLoaderIter"): "utils.data.dataloader:_ThreadIterator",
+    ("_tensor_str", "PRINT_OPTS"): "tensor_methods.printing:options",
+    ("_tensor_str", "_add_suffixes"): "tensor_methods.printing:_with_suffixes",
+    ("_tensor_str", "_str_intern"): "tensor_methods.printing:format_tensor",
+    ("_tensor_str", "_tensor_str"): "tensor_methods.printing:contents",
+    ("profiler", "kineto_available"): "autograd.torch_c_names:kineto_available",
     ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",

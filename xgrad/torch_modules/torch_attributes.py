@@ -6,6 +6,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import jax
+
 from .. import overrides
 from ..accelerator import current_accelerator
 from ..autograd.grad_mode import no_grad
@@ -56,6 +58,9 @@ def _version(other: Any) -> tuple[int, ...]:
 
 
 VERSION: TorchVersion = TorchVersion("2.13.0+xgrad")
+BUILD = types.SimpleNamespace(  # of torch.__config__: packages ask it for libraries of PyTorch's, of which none is here
+    show=lambda: f"xgrad, on JAX {jax.__version__}", parallel_info=lambda: f"{os.cpu_count()} processors; XLA decides"
+)
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"  # of torch.nn.modules.module
 
 cuda = hip = rocm = xpu = None  # of torch.version
@@ -64,7 +69,7 @@ git_version, debug = "", False
 _is_profiler_enabled = True  # of autograd.profiler: programs name their ranges then, for JAX's profiler too
 
 T = TypeVar("T")
-TensorType = TensorBase = _TensorBase = TensorMeta = type(Tensor)
+TensorType = TensorBase = _TensorBase = TensorMeta = _TensorMeta = type(Tensor)
 TensorBase = _TensorBase = Tensor
 
 
