@@ -30,9 +30,10 @@ from .platforms import STRIDED, local_devices, traced_for
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
 # PyTorch's other devices, which can be named, and compared with others.
-_ELSEWHERE = frozenset(
-    "fpga hip hpu ideep ipu lazy maia mkldnn mps mtia opencl opengl privateuseone ve vulkan xpu".split()
-)
+_ELSEWHERE = frozenset([
+    "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "mkldnn", "mps", "mtia", "opencl", "opengl", "privateuseone",
+    "ve", "vulkan", "xpu",
+])  # fmt: skip
 
 
 class device(Immutable):
@@ -202,7 +203,7 @@ def placement_of(spec: Any) -> Any:
         return place
     if spec == "meta":
         return import_module("xgrad.execution.meta").start(absent("meta", None))
-    if name not in _PLATFORM and name not in _ELSEWHERE or not (number.isdigit() or not number):
+    if (name not in _PLATFORM and name not in _ELSEWHERE) or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(
             f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N{known}"

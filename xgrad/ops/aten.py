@@ -272,7 +272,7 @@ def _scales(given: tuple, named: dict) -> tuple:
     return named.get("scales_h", h), named.get("scales_w", w)
 
 
-# -- copies, views and convolutions under the names that a traced graph has for them ------------------------------------
+# -- copies, views and convolutions under the names that a traced graph has for them -----------------------------------
 
 
 def _to_copy(self: Tensor, *, dtype: Any = None, device: Any = None, **layout: Any) -> Tensor:
@@ -285,7 +285,7 @@ def _unsafe_view(self: Tensor, size: Sequence[int]) -> Tensor:
     return self.reshape(tuple(size))
 
 
-def slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:  # noqa: A001
+def slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     """`self[start:end:step]` along `dim`."""
     place = dim + self.ndim if dim < 0 else dim
     return self[(builtins.slice(None),) * place + (builtins.slice(start, end, step),)]

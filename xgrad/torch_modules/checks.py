@@ -48,6 +48,6 @@ _check_not_implemented = _kind(NotImplementedError)
 _check_tensor_all = _kind(RuntimeError, _check_tensor_all_with)
 
 
-def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:  # noqa: A002 - PyTorch's name
+def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
     """Raise `RuntimeError` unless `i` may be a size, of at most `max`."""
     _check(i >= 0 and (max is None or i <= max), message)

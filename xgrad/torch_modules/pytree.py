@@ -72,7 +72,7 @@ class TreeSpec:
         if kind is not self.type and not {kind, self.type} <= _MAPPINGS:
             raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {kind!r}.")
         if kind in _MAPPINGS:
-            if tree.keys() != (names := dict.fromkeys(_keys(self.context))).keys():
+            if tree.keys() != (names := dict.fromkeys(self._keys())).keys():
                 raise ValueError(f"Node keys mismatch; expected {[*names]}, but got {[*tree]}.")
             children = [tree[name] for name in names]
         elif len(children) != self.num_children:
@@ -81,6 +81,9 @@ class TreeSpec:
             raise ValueError(f"Node context mismatch for custom node type {kind!r}.")
         parts = zip(self.children_specs, children, strict=True)
         return [leaf for spec, child in parts for leaf in spec.flatten_up_to(child)]
+
+    def _keys(self) -> list[Any]:
+        return self.context[1] if self.type is defaultdict else self.context
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TreeSpec):
@@ -102,10 +105,6 @@ class LeafSpec(TreeSpec):
 
     def __init__(self) -> None:
         super().__init__(None, None, [])
-
-
-def _keys(context: Any) -> list[Any]:
-    return context[1] if isinstance(context, tuple) else context
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -244,7 +243,7 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = N
 
 
 def tree_map_only(kinds: Any, func: Callable[..., Any], tree: Any, is_leaf: Any = None) -> Any:
-    """Return the tree of `func` at each leaf of one of the classes `kinds`, or of which the function `kinds` is true."""
+    """Return the tree of `func` at each leaf of a class of `kinds`, or for which the function `kinds` is true."""
     asked = kinds if callable(kinds) and not isinstance(kinds, type) else lambda x: isinstance(x, kinds)
     return tree_map(lambda x: func(x) if asked(x) else x, tree, is_leaf=is_leaf)
 

@@ -201,10 +201,13 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("_tensor_str", "_add_suffixes"): "tensor_methods.printing:_with_suffixes",
     ("_tensor_str", "_str_intern"): "tensor_methods.printing:format_tensor",
     ("_tensor_str", "_tensor_str"): "tensor_methods.printing:contents",
+    ("_tensor_str", "printoptions"): "tensor_methods.printing:printoptions",
+    ("utils.flop_counter", "FlopCounterMode"): "torch_modules.torch_attributes:FlopCounterMode",
     ("profiler", "kineto_available"): "autograd.torch_c_names:kineto_available",
     ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",
+    ("", "multiprocessing"): "torch_modules.torch_attributes:",
     ("", "onnx"): "torch_modules.torch_attributes:",  # the module, which answers one question
     ("onnx", "is_in_onnx_export"): "torch_modules.torch_attributes:is_in_onnx_export",
     ("onnx", "register_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
@@ -220,6 +223,8 @@ ANSWERS: dict[tuple[str, str], str] = {
 }
 _CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all _is_size"
 ANSWERS |= {("", f"_check{kind}"): f"torch_modules.checks:_check{kind}" for kind in ("", *_CHECKS.split())}
+_ASKED = "get_start_method get_all_start_methods get_context current_process parent_process active_children cpu_count"
+ANSWERS |= {("multiprocessing", name): f"torch_modules.torch_attributes:{name}" for name in _ASKED.split()}
 _TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
 ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in ("_is_all_true", "_is_any_true")}

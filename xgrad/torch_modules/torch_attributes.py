@@ -4,6 +4,27 @@ import functools
 import os
 import types
 from collections.abc import Callable, Iterable
+from multiprocessing import (
+    active_children as active_children,
+)
+from multiprocessing import (
+    cpu_count as cpu_count,
+)
+from multiprocessing import (
+    current_process as current_process,
+)
+from multiprocessing import (
+    get_all_start_methods as get_all_start_methods,
+)
+from multiprocessing import (
+    get_context as get_context,
+)
+from multiprocessing import (
+    get_start_method as get_start_method,
+)
+from multiprocessing import (
+    parent_process as parent_process,
+)
 from typing import Any, TypeVar
 
 import jax
@@ -17,6 +38,7 @@ from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..nn.conversion import parsed
 from ..tensor import Tensor
+from .tables import REFUSED
 
 
 class TorchVersion(str):
@@ -110,7 +132,7 @@ def assert_(condition: Any, message: str = "") -> None:
 def _parse_to(*args: Any, **options: Any) -> tuple[Any, Any, bool, Any]:
     """Return the device, the dtype, non_blocking and memory_format that arguments of `to` ask for."""
     where, dtype = parsed(args, options.get("device"), options.get("dtype"))
-    blocking = bool(options.get("non_blocking")) or True in args
+    blocking = bool(options.get("non_blocking")) or any(value is True for value in args)
     return None if where is None else device(where), dtype, blocking, options.get("memory_format")
 
 
@@ -239,6 +261,25 @@ class DispatchKeySet:
 
     def __bool__(self) -> bool:
         return False
+
+
+class FlopCounterMode:
+    """Counts nothing: it can be made, as reports do in case that they count, and raises when it is entered."""
+
+    def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None: ...
+
+    def __enter__(self) -> "FlopCounterMode":
+        return refused("utils.flop_counter", "FlopCounterMode", REFUSED["utils.flop_counter"])()
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def get_total_flops(self) -> int:
+        """Return 0."""
+        return 0
+
+    def get_flop_counts(self) -> dict[str, Any]:
+        """Return no counts."""
+        return {}
 
 
 class required:

@@ -1,9 +1,25 @@
-"""Weights, tokens and training steps that the cases share."""
+"""Weights, tokens and training steps that cases share."""
 
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch  # noqa: TID251 - xgrad, or PyTorch
+
+
+class Late:
+    """A module that is imported when it is used: the page is written without PyTorch."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+torch: Any = Late("torch")  # xgrad, or PyTorch
+nn: Any = Late("torch.nn")
 
 
 def filled(model: Any, seed: int = 0, scale: float = 0.2) -> Any:
@@ -48,3 +64,17 @@ def trained(model: Any, loss_of: Any, steps: int = 3, **options: Any) -> list[fl
         optimizer.step()
         optimizer.zero_grad()
     return found
+
+
+def numbers_of(cases: Mapping[str, Callable[[], list[float]]]) -> Callable[..., tuple[list[str], dict[str, Any]]]:
+    """Return the function that runs a case by its name: the cells of its row, and what is compared.
+
+    Each number has a 1 beside it: a difference is relative to the number, and to 1 at least.
+    """
+
+    def measured(name: str, folder: Path, oracle: bool) -> tuple[list[str], dict[str, Any]]:
+        found = cases[name]()
+        shown = ", ".join(f"{x:.5g}" for x in found[:3])
+        return [str(len(found)), shown], {str(i): np.array([x, 1.0]) for i, x in enumerate(found)}
+
+    return measured

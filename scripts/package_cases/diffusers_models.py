@@ -3,9 +3,16 @@
 import tempfile
 from typing import Any
 
-import torch  # noqa: TID251 - xgrad, or PyTorch
+from .small_models import filled, normal, numbers_of, tokens, torch, trained
 
-from .common import filled, normal, tokens, trained
+TITLE = "diffusers {version}"
+HEAD = """\
+Shown are how many numbers are compared (losses, sums of gradients' absolute values, norms, results), and the first.
+Models are saved and read again, and sampled by DDPM and DDIM with the same noise.
+
+| case | numbers | PyTorch's first | xgrad |
+| --- | --- | --- | --- |"""
+
 
 _UNET = {"sample_size": 8, "block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4}
 
@@ -185,13 +192,12 @@ def clip_conditioned() -> list[float]:
 
 
 CASES = {
-    "diffusers": {
-        "UNet2DModel: three steps, DDPM and DDIM sampling, saved": unet,
-        "UNet2DConditionModel: the same, with checkpointing": unet_condition,
-        "DiTTransformer2DModel: the same": transformer,
-        "AutoencoderKL: three steps, slices, tiles": autoencoder,
-        "nine schedulers, 5 steps each": schedulers,
-        "DDIMPipeline of a folder, EMAModel": pipeline_image,
-        "CLIP's text, a guided UNet, Euler": clip_conditioned,
-    },
+    "UNet2DModel": unet,
+    "UNet2DConditionModel, checkpointing": unet_condition,
+    "DiTTransformer2DModel": transformer,
+    "AutoencoderKL: slices, tiles": autoencoder,
+    "nine schedulers, 5 steps each": schedulers,
+    "DDIMPipeline of a folder, EMAModel": pipeline_image,
+    "CLIP's text, a guided UNet, Euler": clip_conditioned,
 }
+measured = numbers_of(CASES)

@@ -3,9 +3,14 @@
 import tempfile
 from typing import Any
 
-import torch  # noqa: TID251 - xgrad, or PyTorch
+from .small_models import filled, gpt2, normal, numbers_of, tokens, torch, trained
 
-from .common import filled, gpt2, normal, tokens, trained
+TITLE = "peft {version}"
+HEAD = """\
+Shown are how many numbers are compared (losses, sums of gradients' absolute values, norms, results), and the first.
+
+| case | numbers | PyTorch's first | xgrad |
+| --- | --- | --- | --- |"""
 
 
 def _vit() -> Any:
@@ -93,11 +98,10 @@ def prompt_gpt2() -> list[float]:
 
 
 CASES = {
-    "peft": {
-        "LoRA on GPT-2: train, save, load, merge": lora_gpt2,
-        "LoRA on ViT, with its classifier": lora_vit,
-        "DoRA on GPT-2": dora_gpt2,
-        "IA3 on GPT-2": ia3_gpt2,
-        "prompt and prefix tuning": prompt_gpt2,
-    },
+    "LoRA on GPT-2: train, save, load, merge": lora_gpt2,
+    "LoRA on ViT, with its classifier": lora_vit,
+    "DoRA on GPT-2": dora_gpt2,
+    "IA3 on GPT-2": ia3_gpt2,
+    "prompt and prefix tuning": prompt_gpt2,
 }
+measured = numbers_of(CASES)

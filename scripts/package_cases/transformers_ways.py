@@ -3,9 +3,16 @@
 from typing import Any
 
 import numpy as np
-import torch  # noqa: TID251 - xgrad, or PyTorch
 
-from .common import filled, gpt2, normal, tokens, trained
+from .small_models import filled, gpt2, normal, numbers_of, tokens, torch, trained
+
+TITLE = "Ways to run models of transformers"
+HEAD = """\
+Shown are how many numbers are compared (losses, sums of gradients' absolute values, norms, results), and the first.
+
+| case | numbers | PyTorch's first | xgrad |
+| --- | --- | --- | --- |"""
+
 
 _TEXT = {
     "vocab_size": 61, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -79,7 +86,10 @@ def detr() -> list[float]:
     )))  # fmt: skip
     pixels = normal(2, 3, 32, 32)
     boxes = torch.tensor([[0.5, 0.5, 0.2, 0.3], [0.3, 0.6, 0.4, 0.2]])
-    labels = [{"class_labels": torch.tensor([1, 3]), "boxes": boxes}, {"class_labels": torch.tensor([2]), "boxes": boxes[:1]}]
+    labels = [
+        {"class_labels": torch.tensor([1, 3]), "boxes": boxes},
+        {"class_labels": torch.tensor([2]), "boxes": boxes[:1]},
+    ]
     return trained(model.train(), lambda: model(pixels, labels=labels).loss)
 
 
@@ -163,13 +173,12 @@ def generation() -> list[float]:
 
 
 CASES = {
-    "transformers": {
-        "CLIP: three steps on pairs": clip,
-        "Whisper: three steps, greedy, beams": whisper,
-        "Wav2Vec2: three steps by CTC": wav2vec,
-        "DETR: three steps on boxes": detr,
-        "Llama, GPT-2: eager and sdpa attention, padding, checkpointing": attentions,
-        "Llama in bfloat16": bfloat16,
-        "generate in ten ways": generation,
-    },
+    "CLIP: three steps on pairs": clip,
+    "Whisper: three steps, greedy, beams": whisper,
+    "Wav2Vec2: three steps by CTC": wav2vec,
+    "DETR: three steps on boxes": detr,
+    "Llama, GPT-2: eager and sdpa attention, padding, checkpointing": attentions,
+    "Llama in bfloat16": bfloat16,
+    "generate in ten ways, Llama and GPT-2": generation,
 }
+measured = numbers_of(CASES)
