@@ -239,7 +239,6 @@ def test_arguments_of_to_are_parsed(torch, call):
         lambda t, a: a._to_copy.default(t.ones(2), dtype=t.float16),
         lambda t, a: a._unsafe_view.default(t.arange(6.0), [2, 3]),
         lambda t, a: a._local_scalar_dense.default(t.tensor(2.5)),
-        lambda t, a: a.sym_size.int(t.ones(2, 3), 1),
         lambda t, a: a.convolution.default(
             t.arange(32.0).reshape(1, 2, 4, 4), t.ones(3, 2, 2, 2), t.ones(3), [2, 1], [1, 0], [1, 1], False, [0, 0], 1
         ),

@@ -149,7 +149,8 @@ def _clamped(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], name:
             )
     sizes = self.shape
     return tuple(
-        slice(None) if index is None else index.clamp(-sizes[i], sizes[i] - 1) for i, index in enumerate(indices)
+        builtins.slice(None) if index is None else index.clamp(-sizes[i], sizes[i] - 1)
+        for i, index in enumerate(indices)
     )
 
 
@@ -173,7 +174,7 @@ def _unsafe_masked_index_put_accumulate(
     index = _clamped(self, mask, indices, "_unsafe_masked_index_put_accumulate")
     if not self.numel():
         return self.clone()
-    places = tuple(None if isinstance(i, slice) else i for i in index)
+    places = tuple(None if isinstance(i, builtins.slice) else i for i in index)
     return self.index_put(places, values.masked_fill(~mask, 0), accumulate=True)
 
 
@@ -320,11 +321,6 @@ def _local_scalar_dense(self: Tensor) -> Any:
 def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """`self`: XLA moves its arrays by itself."""
     return self
-
-
-def sym_size(self: Tensor, dim: int) -> int:
-    """`self.size(dim)`."""
-    return self.shape[dim]
 
 
 for _function in [f for f in globals().values() if getattr(f, "__module__", None) == __name__]:

@@ -46,8 +46,3 @@ _check_value = _kind(ValueError)
 _check_type = _kind(TypeError)
 _check_not_implemented = _kind(NotImplementedError)
 _check_tensor_all = _kind(RuntimeError, _check_tensor_all_with)
-
-
-def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
-    """Raise `RuntimeError` unless `i` may be a size, of at most `max`."""
-    _check(i >= 0 and (max is None or i <= max), message)

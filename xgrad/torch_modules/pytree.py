@@ -42,12 +42,6 @@ class TreeSpec:
     def is_leaf(self) -> bool:
         return self.type is None
 
-    def children(self) -> list["TreeSpec"]:
-        return [*self.children_specs]
-
-    def child(self, index: int) -> "TreeSpec":
-        return self.children_specs[index]
-
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Return the tree of this structure with these leaves.  Raises `ValueError` for another number of them."""
         given = [*leaves]

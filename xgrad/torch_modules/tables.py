@@ -195,7 +195,6 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("ops", "higher_order"): "torch_modules.aten:NOTHING",
     ("", "classes"): "torch_modules.aten:NOTHING",
     ("utils.data.dataloader", "_BaseDataLoaderIter"): "utils.data.dataloader:_LoaderIterator",
-    ("utils.data.dataloader", "_SingleProcessDataLoaderIter"): "utils.data.dataloader:_LocalIterator",
     ("utils.data.dataloader", "_MultiProcessingDataLoaderIter"): "utils.data.dataloader:_ThreadIterator",
     ("_tensor_str", "PRINT_OPTS"): "tensor_methods.printing:options",
     ("_tensor_str", "_add_suffixes"): "tensor_methods.printing:_with_suffixes",
@@ -221,7 +220,7 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
-_CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all _is_size"
+_CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all"
 ANSWERS |= {("", f"_check{kind}"): f"torch_modules.checks:_check{kind}" for kind in ("", *_CHECKS.split())}
 _ASKED = "get_start_method get_all_start_methods get_context current_process parent_process active_children cpu_count"
 ANSWERS |= {("multiprocessing", name): f"torch_modules.torch_attributes:{name}" for name in _ASKED.split()}

@@ -1,30 +1,10 @@
 """Values that packages written for PyTorch read from it, and which xgrad itself does not need."""
 
 import functools
+import multiprocessing
 import os
 import types
 from collections.abc import Callable, Iterable
-from multiprocessing import (
-    active_children as active_children,
-)
-from multiprocessing import (
-    cpu_count as cpu_count,
-)
-from multiprocessing import (
-    current_process as current_process,
-)
-from multiprocessing import (
-    get_all_start_methods as get_all_start_methods,
-)
-from multiprocessing import (
-    get_context as get_context,
-)
-from multiprocessing import (
-    get_start_method as get_start_method,
-)
-from multiprocessing import (
-    parent_process as parent_process,
-)
 from typing import Any, TypeVar
 
 import jax
@@ -80,15 +60,16 @@ def _version(other: Any) -> tuple[int, ...]:
 
 
 VERSION: TorchVersion = TorchVersion("2.13.0+xgrad")
-BUILD = types.SimpleNamespace(  # of torch.__config__: packages ask it for libraries of PyTorch's, of which none is here
-    show=lambda: f"xgrad, on JAX {jax.__version__}", parallel_info=lambda: f"{os.cpu_count()} processors; XLA decides"
-)
+BUILD = types.SimpleNamespace(show=lambda: f"xgrad, on JAX {jax.__version__}")  # of torch.__config__
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"  # of torch.nn.modules.module
 
 cuda = hip = rocm = xpu = None  # of torch.version
 git_version, debug = "", False
 
 _is_profiler_enabled = True  # of autograd.profiler: programs name their ranges then, for JAX's profiler too
+
+_ASKED = "get_start_method get_all_start_methods get_context current_process parent_process active_children cpu_count"
+globals().update({name: getattr(multiprocessing, name) for name in _ASKED.split()})  # of torch.multiprocessing
 
 T = TypeVar("T")
 TensorType = TensorBase = _TensorBase = TensorMeta = _TensorMeta = type(Tensor)
@@ -276,10 +257,6 @@ class FlopCounterMode:
     def get_total_flops(self) -> int:
         """Return 0."""
         return 0
-
-    def get_flop_counts(self) -> dict[str, Any]:
-        """Return no counts."""
-        return {}
 
 
 class required:
