@@ -1,5 +1,6 @@
 """More models of transformers, and ways to run them, in numbers."""
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -154,8 +155,8 @@ def generation() -> list[float]:
         {"do_sample": True, "min_p": 0.05, "typical_p": 0.9, "cache_implementation": "static"},
         {"do_sample": False, "use_cache": False}, {"do_sample": False, "prompt_lookup_num_tokens": 2},
     ]  # fmt: skip
-    before = torch.multinomial
-    torch.multinomial = _draws(np.random.RandomState(5))
+    module = importlib.import_module("torch")
+    before, module.multinomial = module.multinomial, _draws(np.random.RandomState(5))
     try:
         for model in (filled(LlamaForCausalLM(config)).eval(), gpt2().eval()):
             for way in ways:
@@ -168,7 +169,7 @@ def generation() -> list[float]:
             )  # fmt: skip
             found += [float(score.clamp(min=-50).sum()) for score in out.scores]
     finally:
-        torch.multinomial = before
+        module.multinomial = before
     return found
 
 
