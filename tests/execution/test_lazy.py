@@ -17,11 +17,12 @@ from xgrad.dispatch.tables import OPERATORS
 from xgrad.execution import queue as queues
 from xgrad.execution import scalars
 from xgrad.execution.fused import Fused
+from xgrad.execution.runner import runner
 
 from ..oracle import data, leaf, same
 
 # With XGRAD_LAZY=1 the block of a test ends nothing: the thread is lazy behind it too.
-blocks_end = pytest.mark.skipif(xgrad.config.settings.lazy, reason="every thread is lazy: no block ends")
+blocks_end = pytest.mark.skipif(runner.always_lazy, reason="every thread is lazy: no block ends")
 
 
 @pytest.fixture(autouse=True)

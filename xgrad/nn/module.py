@@ -174,8 +174,11 @@ class Module(WithHooks):
                 self._forget(name, keep=holder)
                 if kind == "buffer":
                     self.register_buffer(name, value, getattr(value, "persistent", True))
-                else:
-                    getattr(self, f"register_{kind}")(name, value)
+                elif kind == "parameter":
+                    self.register_parameter(name, value)
+                else:  # without a look at the attribute, which a `__getattr__` of the user's may not be ready for
+                    hooks = REGISTRATION[kind]
+                    self._modules[name] = as_registered(kind, self, name, value) if hooks else value
                 return
             table = self.__dict__.get(holder)
             if table is not None and name in table:

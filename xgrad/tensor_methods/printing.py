@@ -6,7 +6,8 @@ values that are not all in this process are not shown.  (PyTorch: torch/_tensor_
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -63,6 +64,18 @@ def set_printoptions(
     base = options if profile is None else _PROFILES[profile]
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     options = base._replace(**{k: v for k, v in given.items() if v is not None}, sci_mode=sci_mode)
+
+
+@contextmanager
+def printoptions(**given: Any) -> Iterator[None]:
+    """Within the block tensors print with these options of `set_printoptions`."""
+    global options
+    before = options
+    set_printoptions(**given)
+    try:
+        yield
+    finally:
+        options = before
 
 
 @partial(jax.jit, static_argnums=1)
@@ -169,6 +182,11 @@ def _body(array: Any, indent: int) -> str:
     if _unseen(array):
         return "..."
     return _text(_shown(array), array.shape, indent)
+
+
+def contents(self: Tensor, indent: int) -> str:
+    """Return what `repr` has between the brackets, but for the suffixes."""
+    return _body(self._read(), indent)
 
 
 def _text(values: np.ndarray, shape: tuple, indent: int) -> str:

@@ -169,6 +169,7 @@ REFUSED |= {
 # Names that another module of xgrad's has: (module of torch's, name) → "module:name", both of xgrad's.
 ANSWERS: dict[tuple[str, str], str] = {
     ("", "__version__"): "torch_modules.torch_attributes:VERSION",
+    ("", "__config__"): "torch_modules.torch_attributes:BUILD",
     ("version", "__version__"): "torch_modules.torch_attributes:VERSION",
     ("_dynamo", "config"): "torch_modules.torch_attributes:dynamo_config",
     ("overrides", "has_torch_function"): "overrides:has_xgrad_function",
@@ -177,6 +178,8 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("_C", "DisableTorchFunctionSubclass"): "overrides:disable_overrides",
     ("_C", "DisableTorchFunction"): "overrides:disable_overrides",
     ("_C", "_nn"): "nn.functional:",
+    ("_C._nn", "_parse_to"): "torch_modules.torch_attributes:_parse_to",
+    ("_C", "_get_accelerator"): "torch_modules.torch_attributes:_get_accelerator",
     ("autograd.graph", "_get_grad_fn_or_grad_acc"): "autograd.multi_grad:node_of",
     ("autograd.profiler", "emit_itt"): "autograd.profiler:emit_nvtx",
     ("nn.functional", "has_torch_function"): "overrides:has_xgrad_function",
@@ -190,10 +193,21 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "Storage"): ":TypedStorage",
     ("", "ops"): "torch_modules.aten:OPS",
     ("", "classes"): "torch_modules.aten:NOTHING",
+    ("utils.data.dataloader", "_BaseDataLoaderIter"): "utils.data.dataloader:_LoaderIterator",
+    ("utils.data.dataloader", "_MultiProcessingDataLoaderIter"): "utils.data.dataloader:_ThreadIterator",
+    ("_tensor_str", "PRINT_OPTS"): "tensor_methods.printing:options",
+    ("_tensor_str", "_add_suffixes"): "tensor_methods.printing:_with_suffixes",
+    ("_tensor_str", "_str_intern"): "tensor_methods.printing:format_tensor",
+    ("_tensor_str", "_tensor_str"): "tensor_methods.printing:contents",
+    ("_tensor_str", "printoptions"): "tensor_methods.printing:printoptions",
+    ("utils.flop_counter", "FlopCounterMode"): "torch_modules.torch_attributes:FlopCounterMode",
+    ("profiler", "kineto_available"): "autograd.torch_c_names:kineto_available",
     ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_sample_dirichlet"): "distributions.gamma:sample_dirichlet",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",
+    ("", "multiprocessing"): "torch_modules.torch_attributes:",
+    ("", "onnx"): "torch_modules.torch_attributes:",  # the module, which answers one question
     ("onnx", "is_in_onnx_export"): "torch_modules.torch_attributes:is_in_onnx_export",
     ("onnx", "register_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
     ("onnx", "unregister_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
@@ -205,6 +219,10 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
+_CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all"
+ANSWERS |= {("", f"_check{kind}"): f"torch_modules.checks:_check{kind}" for kind in ("", *_CHECKS.split())}
+_ASKED = "get_start_method get_all_start_methods get_context current_process parent_process active_children cpu_count"
+ANSWERS |= {("multiprocessing", name): f"torch_modules.torch_attributes:{name}" for name in _ASKED.split()}
 _TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
 _CHECKS = """

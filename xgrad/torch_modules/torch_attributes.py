@@ -1,16 +1,23 @@
 """Values that packages written for PyTorch read from it, and which xgrad itself does not need."""
 
 import functools
+import multiprocessing
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Dict, List, Optional, Tuple, TypeVar, Union  # noqa: F401, UP035 - of torch.jit.annotations
 
+import jax
+
 from .. import overrides
+from ..accelerator import current_accelerator
 from ..autograd.grad_mode import no_grad, set_grad_enabled
+from ..base.devices import device
 from ..base.unsupported import refused
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
+from ..nn.conversion import parsed
 from ..tensor import Tensor
+from .tables import REFUSED
 
 
 class TorchVersion(str):
@@ -52,6 +59,7 @@ def _version(other: Any) -> tuple[int, ...]:
 
 
 VERSION: TorchVersion = TorchVersion("2.13.0+xgrad")
+BUILD = types.SimpleNamespace(show=lambda: f"xgrad, on JAX {jax.__version__}")  # of torch.__config__
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"  # of torch.nn.modules.module
 
 cuda = hip = rocm = xpu = None  # of torch.version
@@ -59,8 +67,11 @@ git_version, debug = "", False
 
 _is_profiler_enabled = True  # of autograd.profiler: programs name their ranges then, for JAX's profiler too
 
+_ASKED = "get_start_method get_all_start_methods get_context current_process parent_process active_children cpu_count"
+globals().update({name: getattr(multiprocessing, name) for name in _ASKED.split()})  # of torch.multiprocessing
+
 T = TypeVar("T")
-TensorType = TensorBase = _TensorBase = TensorMeta = type(Tensor)
+TensorType = TensorBase = _TensorBase = TensorMeta = _TensorMeta = type(Tensor)
 TensorBase = _TensorBase = Tensor
 
 
@@ -133,6 +144,18 @@ def _assert_async(condition: Any, message: str = "Expected Tensor with single no
 def _shape_as_tensor(input: Tensor) -> Tensor:
     """Return a tensor's shape as a vector."""
     return FUNCTIONS[""]["tensor"](tuple(input.shape))
+
+
+def _parse_to(*args: Any, **options: Any) -> tuple[Any, Any, bool, Any]:
+    """Return the device, the dtype, non_blocking and memory_format that arguments of `to` ask for."""
+    where, dtype = parsed(args, options.get("device"), options.get("dtype"))
+    blocking = bool(options.get("non_blocking")) or any(value is True for value in args)
+    return None if where is None else device(where), dtype, blocking, options.get("memory_format")
+
+
+def _get_accelerator(check: Any = None) -> device:
+    """Return the device on which tensors are made, without its number."""
+    return current_accelerator() or device("cpu")
 
 
 def _is_all_true(input: Tensor) -> Tensor:
@@ -274,6 +297,21 @@ class DispatchKeySet:
 
     def __bool__(self) -> bool:
         return False
+
+
+class FlopCounterMode:
+    """Counts nothing: it can be made, as reports do in case that they count, and raises when it is entered."""
+
+    def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None: ...
+
+    def __enter__(self) -> "FlopCounterMode":
+        return refused("utils.flop_counter", "FlopCounterMode", REFUSED["utils.flop_counter"])()
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def get_total_flops(self) -> int:
+        """Return 0."""
+        return 0
 
 
 class required:
