@@ -2,6 +2,8 @@
 
 It has the tree and its attributes; state, conversion and hooks are in files of their own.  Invariant: `__setattr__`
 puts each name into one place only: `_parameters`, `_buffers`, `_modules` or the instance's dictionary.
+
+More than 450 lines: the methods of one class, which PyTorch has on it, too.
 """
 
 from collections import OrderedDict
