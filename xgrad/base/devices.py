@@ -12,7 +12,6 @@ More than 450 lines: one place distinguishes names, places and shardings.
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from math import prod
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -200,9 +199,7 @@ def placement_of(spec: Any) -> Any:
     name, _, number = spec.partition(":")
     place = registered(name)
     if place is not None and (number or "0") == "0":
-        return place
-    if spec == "meta":
-        return import_module("xgrad.execution.meta").start(absent("meta", None))
+        return place.runtime.start()
     if (name not in _PLATFORM and name not in _ELSEWHERE) or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(

@@ -17,13 +17,13 @@ from jax.sharding import Sharding
 from ..base import dtypes
 from ..base.devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError, TracedValueError
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
+from ..serialization._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
 from ..tensor import Tensor, from_foreign
 from ..views.storage import Tracer, value_needed
 from ._loading import check_writable, home_of, write_all
-from ._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
 
 try:
     from safetensors import TensorSpec, serialize, serialize_file

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..base.tracebacks import shorten
 from ..config import state
 from ..tensor import Tensor
 from . import conversion
@@ -97,7 +98,11 @@ class Module(WithHooks):
             return self._compiled_call_impl(*args, **kwargs)
         if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks or ANY:
             return call_with_hooks(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            return self.forward(*args, **kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         return call_with_hooks(self, args, kwargs)
