@@ -30,6 +30,7 @@ class ThreadState(threading.local):
     inference: bool = False
     grad_in_inference: bool = False  # switched by no_grad and its like in inference mode, without effect
     tracking: str | None = None  # "replay", "geometry", or None: the device decides
+    aliased: bool = False  # True while a view is made to be written at once, on a backend whose views are copies too
     # (pack, unpack); only the last, innermost pair is called
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
     saved_hooks_disabled: str | None = None
@@ -251,6 +252,7 @@ class Settings:
     # programs that are older are stale.
     registrations = 0
     declared = False  # True once a declared backend is in use; `special` is then True too
+    views = False  # True once a declared backend with rules of views is in use
     narrow = "warn"  # the setting `xgrad.config.narrow`
     narrowing_said = False  # True once the warning that belongs to it was given
     # True if the user has chosen the thread that runs a CPU's programs

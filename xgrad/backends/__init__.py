@@ -6,11 +6,12 @@
 from typing import Any
 
 from ..base.missing import MissingNameError
+from ..views.rules import ViewRule as ViewRule
 from .backend import Backend as Backend
 from .cost import Cost as Cost
 from .torch_names import LIBRARIES as _LIBRARIES
 
-__all__ = ["Backend", "Cost"]
+__all__ = ["Backend", "Cost", "ViewRule"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ import jax
 from ..base import declared
 from ..base.devices import device, placement_of
 from ..chips import target as chip
+from ..views.rules import rules_named
 from .active import Active
 from .cost import Cost
 from .report import Report
@@ -44,6 +45,8 @@ class Backend:
     by `xgrad.errors.BackendError`, with its name and the line.
     `lowerings`: {operator: JAX function} in place of the operator's own, `function(*arrays, **static arguments)`.  The
     derivatives stay; a `jax.custom_vjp` brings its own.
+    `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it is no
+    alias), "refuse", or an `xgrad.ViewRule` with functions of the backend's own; "*" is all that are not named.
     `donation`: False if a write in place copies the storage.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
@@ -73,6 +76,7 @@ class Backend:
     without: Sequence[str] = ()
     fallback: str = "host"
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    views: Mapping[str, Any] = field(default_factory=dict)
     donation: bool = True
     memory: int | None = None
     cost: Cost | None = None
@@ -107,6 +111,7 @@ class Backend:
         dtypes = None if self.dtypes is None else dtypes_named(self.name, self.dtypes)
         for name, value in (
             ("lowerings", MappingProxyType(given)),
+            ("views", MappingProxyType(rules_named(self.name, self.views))),
             ("without", tuple(self.without)),
             ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
         ):
@@ -154,7 +159,7 @@ class Backend:
 
     def __reduce__(self) -> Any:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        fields["lowerings"] = dict(self.lowerings)
+        fields |= {"lowerings": dict(self.lowerings), "views": dict(self.views)}
         return _made, (fields,)
 
     def __deepcopy__(self, memo: Any) -> "Backend":

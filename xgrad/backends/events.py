@@ -32,6 +32,14 @@ class Fallback(NamedTuple):
     line: str
 
 
+class Apart(NamedTuple):
+    """A view that is a copy: the operation, the line that made it, and a weak reference to the other array."""
+
+    name: str
+    line: str
+    other: Any
+
+
 class Sum:
     """A count, with bytes."""
 
@@ -65,6 +73,8 @@ class Events:
         self.programs: list[str] = []  # why each was compiled
         self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
         self.copies: Sum = Sum()  # that donation would have saved
+        self.apart: dict[tuple[str, str], Sum] = {}  # views that are copies, by operation and line
+        self.parted: Counter[tuple[str, str, str]] = Counter()  # writes that an alias would have shown, with their line
         self.fallbacks: dict[Fallback, Sum] = {}
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.sent, self.received = Sum(), Sum()

@@ -13,6 +13,7 @@ Invariant: an array of the backend is one `Pending`, made by `adopt` and by noth
 """
 
 import sys
+import weakref
 from collections import Counter
 from types import FunctionType
 from typing import Any
@@ -37,7 +38,8 @@ from ..execution.programs.programs import Known
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
-from .events import Events, Fallback, Launch
+from ..views.rules import Rules
+from .events import Apart, Events, Fallback, Launch, Sum
 from .lazily import queue_of
 from .lowering import is_lowered, lowered
 from .memory import Memory
@@ -64,6 +66,8 @@ class Runtime:
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.stale: bool = False  # True while a view is read again because its base was written
+        self.rules: Rules | None = Rules(backend.views) if backend.views else None
+        self._free: set[Any] = set()  # programs that read free views
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
         self._shapes: Counter[str] = Counter()  # of those, by name
         self._operators: dict[int, tuple[Operator, Operator]] = {}  # by id: an operator, and the one in its place
@@ -73,6 +77,7 @@ class Runtime:
         if self.backend.strides:
             STRIDED.add(self.backend.name)
         settings.declared = settings.special = True
+        settings.views = settings.views or self.rules is not None
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -128,6 +133,8 @@ class Runtime:
         A backend without donation writes a copy.
         """
         whole = box[0]
+        if whole.apart:
+            self._parts(whole)
         shard = spread_of(whole) if self.several else None
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
@@ -165,6 +172,46 @@ class Runtime:
         if not self.several or new.__class__ is not Pending or new.sharding.is_equivalent_to(whole.sharding, new.ndim):
             return new
         return self.laid_out(new, whole.sharding.layout)
+
+    # -- views ----------------------------------------------------------------------------------------------------
+
+    def no_view(self, name: str, tensor: Any) -> BackendError:
+        """Return the error for a view that the backend refuses."""
+        return BackendError(
+            f"{name}(): The view '{name}' of {tensor._dtype.name}{list(tensor.shape)} is refused by the backend "
+            f"'{self.backend.name}' (at {here()}). Compute with another operation, or take the view on the host, x.cpu(); or "
+            f"declare views={{'{name}': 'copy'}}, with which it has a memory of its own."
+        )
+
+    def require_view(self, tensor: Any, key: tuple[Any, ...]) -> None:
+        """Raise `BackendError` if the backend refuses a view that a tensor is to become in place."""
+        assert self.rules is not None  # else nobody asks
+        for part in self.rules.parts(key, tensor.ndim):
+            if self.rules.of(part[0]) == "refuse":
+                raise self.no_view(part[0], tensor)
+
+    def copied(self, name: str, whole: Any, copy: Any) -> None:
+        """Count a view that is a copy, and watch both arrays: a write into either would have changed an alias."""
+        if whole.__class__ is not Pending or copy.__class__ is not Pending:
+            return
+        line = here()
+        for events in self.reports:
+            events.apart.setdefault((name, line), Sum()).add(copy.nbytes)
+        for one, other in ((whole, copy), (copy, whole)):
+            kept = [apart for apart in one.apart if apart.other() is not None]
+            one.apart = [*kept, Apart(name, line, weakref.ref(other))]
+
+    def _parts(self, whole: Pending) -> None:
+        """Count a write into an array that a copy stands apart from, where an alias would have shown it."""
+        for apart in whole.apart:
+            if apart.other() is not None:
+                for events in self.reports:
+                    events.parted[apart.name, apart.line, here()] += 1
+
+    def frees(self, base: Any, view: Any) -> None:
+        """Note that reading a view costs nothing, if reading its base does not."""
+        if not view.is_root and (base.is_root or base.program.view in self._free):
+            self._free.add(view.program.view)
 
     # -- what it lacks --------------------------------------------------------------------------------------------
 
@@ -222,8 +269,8 @@ class Runtime:
                 found.add(getattr(operands[0], "nbytes", 0))
 
     def _is_free(self, program: Any) -> bool:
-        """Return True for the reading of a view by a device that has strides: it reads the base in place."""
-        return self.backend.strides and program.role == "read"
+        """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
+        return program.role == "read" and (self.backend.strides or program in self._free)
 
     def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
         """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
