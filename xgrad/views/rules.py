@@ -25,7 +25,7 @@ from .value_ops import ValueStep
 from .view_ops import Starts, ViewStep
 
 KINDS = ("replay", "geometry", "free", "copy", "refuse")
-SAME = {"swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim"}
+SAME = {"swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim", "flatten": "reshape"}
 
 
 @dataclass(frozen=True)
