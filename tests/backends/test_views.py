@@ -173,7 +173,9 @@ def test_each_operation_that_is_made_of_a_refused_view_is_refused_and_nothing_ch
     chip = xgrad.Backend("npu", views={"select": "refuse", "transpose": "refuse"})
     x = xgrad.ones(2, 2, device=chip)
     for view in (lambda: x[0], lambda: x.unbind(), lambda: x.__setitem__(0, 3), lambda: x.mT, lambda: x.t_()):
-        with pytest.raises(BackendError, match=r"The view '(select|transpose)' of float32\[2, 2\] is refused .*test_views"):
+        with pytest.raises(
+            BackendError, match=r"The view '(select|transpose)' of float32\[2, 2\] is refused .*test_views"
+        ):
             view()
     assert x.tolist() == [[1, 1], [1, 1]]
     assert x[1:].shape == (1, 2)

@@ -27,8 +27,9 @@ def test_a_right_rule_keeps_all_laws():
 def test_a_write_of_another_value_breaks_three_laws_on_two_elements():
     found = broken(xgrad.ViewRule(read, lambda root, new, *args: write(root, 2 * new, *args), adjoint))
     assert {"a read gives what was written", "writing what is there", "the rest stays"} <= found.keys()
-    assert "diagonal(1, 0, 1) of root [[1.0, 2.0]], new [10.0] gives [20.0], but must give [10.0]" in (
-        found["a read gives what was written"]
+    assert (
+        "diagonal(1, 0, 1) of root [[1.0, 2.0]], new [10.0] gives [20.0], but must give [10.0]"
+        in (found["a read gives what was written"])
     )
 
 

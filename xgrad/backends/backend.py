@@ -21,6 +21,7 @@ from .active import Active
 from .cost import Cost
 from .report import Report
 from .runtime import Runtime
+from .without_hlo import operations_named
 from .without import dtypes_left, dtypes_named, lacking, named
 
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
@@ -41,12 +42,14 @@ class Backend:
     `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
     lacking too.  "complex" is all operators on complex numbers, "sorting" all that are made of a sort; the name of a
     dtype ("float64") is all operators with that dtype.  What has a lowering is not lacking.
+    `without_hlo`: operations of StableHLO that it lacks ("scatter", "sort", "while"): each program is looked through
+    before it runs.
     `fallback`: "host", what it lacks is computed on the host, and the result is on the backend; "error", it is refused
     by `xgrad.errors.BackendError`, with its name and the line.
     `lowerings`: {operator: JAX function} in place of the operator's own, `function(*arrays, **static arguments)`.  The
     derivatives stay; a `jax.custom_vjp` brings its own.
-    `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it is no
-    alias), "refuse", or an `xgrad.ViewRule` with functions of the backend's own; "*" is all that are not named.
+    `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it has
+    a memory of its own), "refuse", or an `xgrad.ViewRule` with functions of the backend's own; "*" is all that are not named.
     `donation`: False if a write in place copies the storage.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
@@ -74,6 +77,7 @@ class Backend:
     execution: str = "eager"
     dtypes: Sequence[Any] | None = None
     without: Sequence[str] = ()
+    without_hlo: Sequence[str] = ()
     fallback: str = "host"
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     views: Mapping[str, Any] = field(default_factory=dict)
@@ -113,6 +117,7 @@ class Backend:
             ("lowerings", MappingProxyType(given)),
             ("views", MappingProxyType(rules_named(self.name, self.views))),
             ("without", tuple(self.without)),
+            ("without_hlo", operations_named(self.name, self.without_hlo)),
             ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
         ):
             object.__setattr__(self, name, value)

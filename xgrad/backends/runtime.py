@@ -13,7 +13,6 @@ Invariant: an array of the backend is one `Pending`, made by `adopt` and by noth
 """
 
 import sys
-import weakref
 from collections import Counter
 from types import FunctionType
 from typing import Any
@@ -38,12 +37,13 @@ from ..execution.programs.programs import Known
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
-from ..views.rules import Rules
-from .events import Apart, Events, Fallback, Launch, Sum
+from .events import Events, Fallback, Launch
 from .lazily import queue_of
 from .lowering import is_lowered, lowered
 from .memory import Memory
 from .shards import beside, gathered, spread_of
+from .views import Views
+from .without_hlo import HloFilter
 
 
 class Runtime:
@@ -66,8 +66,8 @@ class Runtime:
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.stale: bool = False  # True while a view is read again because its base was written
-        self.rules: Rules | None = Rules(backend.views) if backend.views else None
-        self._free: set[Any] = set()  # programs that read free views
+        self.views: Views | None = Views(self) if backend.views else None
+        self.hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
         self._shapes: Counter[str] = Counter()  # of those, by name
         self._operators: dict[int, tuple[Operator, Operator]] = {}  # by id: an operator, and the one in its place
@@ -77,7 +77,7 @@ class Runtime:
         if self.backend.strides:
             STRIDED.add(self.backend.name)
         settings.declared = settings.special = True
-        settings.views = settings.views or self.rules is not None
+        settings.views = settings.views or self.views is not None
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -133,8 +133,8 @@ class Runtime:
         A backend without donation writes a copy.
         """
         whole = box[0]
-        if whole.apart:
-            self._parts(whole)
+        if whole.apart and self.views is not None:
+            self.views.written(whole)
         shard = spread_of(whole) if self.several else None
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
@@ -173,52 +173,16 @@ class Runtime:
             return new
         return self.laid_out(new, whole.sharding.layout)
 
-    # -- views ----------------------------------------------------------------------------------------------------
-
-    def no_view(self, name: str, tensor: Any) -> BackendError:
-        """Return the error for a view that the backend refuses."""
-        return BackendError(
-            f"{name}(): The view '{name}' of {tensor._dtype.name}{list(tensor.shape)} is refused by the backend "
-            f"'{self.backend.name}' (at {here()}). Compute with another operation, or take the view on the host, x.cpu(); or "
-            f"declare views={{'{name}': 'copy'}}, with which it has a memory of its own."
-        )
-
-    def require_view(self, tensor: Any, key: tuple[Any, ...]) -> None:
-        """Raise `BackendError` if the backend refuses a view that a tensor is to become in place."""
-        assert self.rules is not None  # else nobody asks
-        for part in self.rules.parts(key, tensor.ndim):
-            if self.rules.of(part[0]) == "refuse":
-                raise self.no_view(part[0], tensor)
-
-    def copied(self, name: str, whole: Any, copy: Any) -> None:
-        """Count a view that is a copy, and watch both arrays: a write into either would have changed an alias."""
-        if whole.__class__ is not Pending or copy.__class__ is not Pending:
-            return
-        line = here()
-        for events in self.reports:
-            events.apart.setdefault((name, line), Sum()).add(copy.nbytes)
-        for one, other in ((whole, copy), (copy, whole)):
-            kept = [apart for apart in one.apart if apart.other() is not None]
-            one.apart = [*kept, Apart(name, line, weakref.ref(other))]
-
-    def _parts(self, whole: Pending) -> None:
-        """Count a write into an array that a copy stands apart from, where an alias would have shown it."""
-        for apart in whole.apart:
-            if apart.other() is not None:
-                for events in self.reports:
-                    events.parted[apart.name, apart.line, here()] += 1
-
-    def frees(self, base: Any, view: Any) -> None:
-        """Note that reading a view costs nothing, if reading its base does not."""
-        if not view.is_root and (base.is_root or base.program.view in self._free):
-            self._free.add(view.program.view)
-
     # -- what it lacks --------------------------------------------------------------------------------------------
 
     def _lack(self, program: Any, operands: Any) -> str:
         """Return what the backend lacks to run a program, in words; "" if it has all."""
         if program.operator in self.missing:
             return f"the operator '{program.operator}'"
+        if self.hlo is not None and program.lazy:
+            lack = self.hlo.lack(program, (x64_enabled(), *map(_kind, operands)))
+            if lack:
+                return lack
         if self.dtypes is None and not self.no_complex:
             return ""
         found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
@@ -270,7 +234,9 @@ class Runtime:
 
     def _is_free(self, program: Any) -> bool:
         """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
-        return program.role == "read" and (self.backend.strides or program in self._free)
+        return program.role == "read" and (
+            self.backend.strides or (self.views is not None and program in self.views.free)
+        )
 
     def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
         """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
@@ -310,7 +276,7 @@ class Runtime:
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
         """Return the error for an operator that is computed nowhere."""
-        lowering = ", or a lowering of the operator" if "operator" in lack else ""
+        lowering = ", or a lowering of the operator" if "opera" in lack else ""
         shown = ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in operands if x.__class__ is Pending)
         return BackendError(
             f"The operator '{name}' is not implemented for the backend '{self.backend.name}', which lacks {lack} "

@@ -54,7 +54,8 @@ class Place:
     def ruled(self) -> Any:
         """The rules of views of a declared backend; None for any other device, and for none."""
         where = device_of(self.given).placement
-        return where.runtime.rules if isinstance(where, DeclaredPlace) else None
+        views = where.runtime.views if isinstance(where, DeclaredPlace) else None
+        return None if views is None else views.rules
 
     def report(self) -> Any:
         """Return the block that counts what a declared backend does; of another device, one that gives None."""

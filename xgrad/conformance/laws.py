@@ -124,7 +124,9 @@ def checks(name: str, rule: ViewRule, dtype: np.dtype, place: Place) -> list[Che
         for law, given, ours, theirs in tried:
             right = _same(ours, theirs, dtype, law not in (_ADJOINT, _GRADIENT))
             if law not in done or (done[law].state != WRONG and not right):
-                done[law] = Check(law) if right else Check(law, WRONG, None, _counterexample(name, args, given, ours, theirs))
+                done[law] = (
+                    Check(law) if right else Check(law, WRONG, None, _counterexample(name, args, given, ours, theirs))
+                )
     return list(done.values())
 
 
@@ -154,7 +156,9 @@ def _tried(step: Ruled, chain: ViewChain, dtype: np.dtype) -> Iterator[tuple[str
         yield _GRADIENT, {"gradient": c}, to_new, step.read_one(c)
 
 
-def _two_views(name: str, args: tuple[Any, ...], chain: ViewChain, place: Place) -> tuple[str, dict[str, Any], Any, Any]:
+def _two_views(
+    name: str, args: tuple[Any, ...], chain: ViewChain, place: Place
+) -> tuple[str, dict[str, Any], Any, Any]:
     """Write through one view of a tensor of the backend, and read another."""
     root, new = np.asarray(_numbers(chain.root_shape, chain.root_dtype, 0)), _numbers(chain.shape, chain.dtype, 1)
     base = tensor(root, device=place.given)

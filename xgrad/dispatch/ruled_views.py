@@ -13,10 +13,10 @@ from ..views.chain import ViewChain
 from ..views.rules import Rules, ViewRule
 
 
-def ruler_of(self: Any) -> Any:
-    """Return the runtime of the backend that a tensor is on, if it has rules of views; else None."""
+def rules_of(self: Any) -> Any:
+    """Return the `backends.views.Views` of the backend that a tensor is on; None if it has no rules."""
     place = declared_of(self._held()) if isinstance(self, Tensor) else None
-    return place.runtime if place is not None and place.runtime.rules is not None else None
+    return None if place is None else place.runtime.views
 
 
 def plainly(chain: ViewChain, key: tuple[Any, ...]) -> ViewChain | None:
@@ -35,27 +35,27 @@ def aliased(make: Callable[..., Any], *args: Any) -> Any:
         state.aliased = before
 
 
-def ruled(runtime: Any, self: Tensor, keys: list[tuple[Any, ...]], make: Callable[[Any], Any]) -> Any:
+def ruled(own: Any, self: Tensor, keys: list[tuple[Any, ...]], make: Callable[[Any], Any]) -> Any:
     """Make views of `self` by the rules of its backend; `make(grow)` makes them of chains that `grow(chain, key)` gives.
 
     Raises `BackendError` for a view that the backend refuses.
     """
-    rules: Rules = runtime.rules
+    rules: Rules = own.rules
     found = {rules.of(part[0]): part[0] for key in keys for part in rules.parts(key, self.ndim)}
     if "refuse" in found:
-        raise runtime.no_view(found["refuse"], self)
+        raise own.refusal(found["refuse"], self)
     out = make(rules.chain if any(rule.__class__ is ViewRule for rule in found) else plainly)
     many = out.__class__ is tuple
     views = out if many else () if out is None else (out,)
     if "copy" in found and not state.aliased:
         copies = [view.clone() for view in views]
         for copy in copies:
-            runtime.copied(found["copy"], self._held(), copy._held())
+            own.copied(found["copy"], self._held(), copy._held())
         return tuple(copies) if many else copies[0] if copies else None
     path = "geometry" if "geometry" in found else "replay" if "replay" in found else None
     for view in views:
         if path is not None and view._view is not None and state.tracking is None:
             view._view.tracking = path
         if found.keys() == {"free"}:
-            runtime.frees(self._chain, view._chain)
+            own.frees(self._chain, view._chain)
     return out

@@ -19,7 +19,7 @@ from ..views.named.arguments import NO_DIM, int_of
 from ..views.part import within
 from .error_names import name_error
 from .override_calls import ask_view
-from .ruled_views import plainly, ruled, ruler_of
+from .ruled_views import plainly, ruled, rules_of
 from .wrong_arguments import require_tensor
 
 DEFAULT = CreationMeta.DEFAULT
@@ -45,8 +45,8 @@ def try_view(
     if settings.special:
         if (mode := state.operator_mode) is not None:
             return mode.view(key[0], self, partial(try_view, self, key, name, creation))
-        if grow is None and settings.views and (runtime := ruler_of(self)) is not None:
-            return ruled(runtime, self, [key], partial(try_view, self, key, name, creation))
+        if grow is None and settings.views and (rules := rules_of(self)) is not None:
+            return ruled(rules, self, [key], partial(try_view, self, key, name, creation))
     if self.__class__ is not Tensor:
         if (result := ask_view(self, key)) is not NotImplemented:
             return result
@@ -281,8 +281,8 @@ def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str, grow: Any = N
     if settings.special:
         if (mode := state.operator_mode) is not None:
             return mode.view(name.removesuffix("Backward0").lower(), self, partial(views_of, self, keys, name))
-        if grow is None and settings.views and (runtime := ruler_of(self)) is not None:
-            return ruled(runtime, self, keys, partial(views_of, self, keys, name))
+        if grow is None and settings.views and (rules := rules_of(self)) is not None:
+            return ruled(rules, self, keys, partial(views_of, self, keys, name))
     self._share()
     grow = grow or plainly
     chain, root = self._chain, ViewChain.root(self.shape, self._dtype)
@@ -304,8 +304,8 @@ def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str, grow: Any = N
 
 def bits_of(self: Tensor, key: tuple[Any, ...], grow: Any = None) -> Tensor:
     """View the same bits as another dtype: same storage and version counter, outside of the graph, as in PyTorch."""
-    if grow is None and settings.views and (runtime := ruler_of(self)) is not None:
-        return ruled(runtime, self, [key], partial(bits_of, self, key))
+    if grow is None and settings.views and (rules := rules_of(self)) is not None:
+        return ruled(rules, self, [key], partial(bits_of, self, key))
     self._share()
     seen = self._chain.view(*key)
     alias = self._alias()
@@ -323,8 +323,8 @@ def view_inplace(self: Tensor, key: tuple[Any, ...], name: str) -> Tensor:
     """
     if settings.special and (mode := state.operator_mode) is not None:
         return mode.view(f"{key[0]}_", self, partial(view_inplace, self, key, name))
-    if settings.views and (runtime := ruler_of(self)) is not None:
-        runtime.require_view(self, key)  # the tensor itself moves, by xgrad's own steps: no alias is made
+    if settings.views and (rules := rules_of(self)) is not None:
+        rules.require(self, key)  # the tensor itself moves, by xgrad's own steps: no alias is made
     chain = self._chain
     if key[0] == "as_strided" and chain is not None and not chain.is_root:  # which addresses the storage
         relative = _from_part(chain, chain.view(*key))

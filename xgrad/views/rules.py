@@ -32,7 +32,7 @@ SAME = {"swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim",
 class ViewRule:
     """A backend's own functions of one view operation, over JAX arrays.  What is not given is xgrad's own.
 
-    `read(root, *args)`: the view; `args` are those of the operation, as Python numbers and tuples: each choice of them
+    `read(root, *args)`: the view; `args` are the operation's arguments, as Python numbers and tuples: each choice of them
     is a program.
     `write(root, new, *args)`: the root with the view's part replaced by `new`, which has the view's shape and dtype.
     `adjoint(grad, root, *args)`: the gradient of the root for a gradient of the view, zero elsewhere, summed where the
@@ -137,7 +137,9 @@ class Ruled(ValueStep):
             try:
                 found = jax.eval_shape(lambda *arrays, f=function: jnp.asarray(f(*arrays)), *operands)
             except Exception as error:
-                raise BackendError(f"{self._told(name, shape, dtype)} raised {type(error).__name__}: {error}") from error
+                raise BackendError(
+                    f"{self._told(name, shape, dtype)} raised {type(error).__name__}: {error}"
+                ) from error
             if found.shape != like.shape or found.dtype != like.dtype:
                 raise BackendError(
                     f"{self._told(name, shape, dtype)} gave {found.dtype.name}{list(found.shape)}, but must give "
