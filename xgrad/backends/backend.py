@@ -17,12 +17,13 @@ from ..base import declared
 from ..base.devices import device, placement_of
 from ..chips import target as chip
 from ..views.rules import rules_named
+from . import names
 from .active import Active
 from .cost import Cost
 from .report import Report
 from .runtime import Runtime
-from .without_hlo import operations_named
 from .without import dtypes_left, dtypes_named, lacking, named
+from .without_hlo import operations_named
 
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
 
@@ -49,7 +50,7 @@ class Backend:
     `lowerings`: {operator: JAX function} in place of the operator's own, `function(*arrays, **static arguments)`.  The
     derivatives stay; a `jax.custom_vjp` brings its own.
     `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it has
-    a memory of its own), "refuse", or an `xgrad.ViewRule` with functions of the backend's own; "*" is all that are not named.
+    a memory of its own), "refuse", or an `xgrad.ViewRule` with the backend's own functions; "*" is all other views.
     `donation`: False if a write in place copies the storage.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
@@ -205,6 +206,10 @@ class Backend:
     def register(self) -> "Backend":
         """Make the name a device string, and return the backend.  Raises `RuntimeError` if another one has the name.
 
+        The name is also a method of tensors and modules (`x.chip()`, `x.is_chip`), a module (`xgrad.chip`, as
+        `xgrad.cuda`), and a type of devices of `autocast`, `GradScaler` and `library.custom_op`.  What has that name
+        already stays as it is.
+
         >>> import xgrad
         >>> chip = xgrad.Backend("chip").register()
         >>> xgrad.zeros(2, device="chip").device
@@ -212,11 +217,13 @@ class Backend:
         >>> chip.unregister()
         """
         declared.register(self._runtime.start())
+        names.give(self, self._runtime.place)
         return self
 
     def unregister(self) -> None:
         """Take the name back.  Its tensors stay where they are.  Raises `RuntimeError` if it is not registered."""
         declared.unregister(self._runtime.place)
+        names.take(self._runtime.place)
 
     def activate(self) -> Active:
         """Return a block, or a decorator, in which new tensors are made on this backend; for this thread.

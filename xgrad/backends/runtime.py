@@ -65,6 +65,7 @@ class Runtime:
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
+        self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
         self.views: Views | None = Views(self) if backend.views else None
         self.hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None

@@ -26,8 +26,8 @@ class Views:
         """Return the error for a view that the backend refuses."""
         return BackendError(
             f"{name}(): The view '{name}' of {tensor._dtype.name}{list(tensor.shape)} is refused by the backend "
-            f"'{self.runtime.backend.name}' (at {self.runtime.line()}). Compute with another operation, or take the view on "
-            f"the host, x.cpu(); or declare views={{'{name}': 'copy'}}, with which it has a memory of its own."
+            f"'{self.runtime.backend.name}' (at {self.runtime.line()}). Compute with another operation, or take the "
+            f"view on the host, x.cpu(); or declare views={{'{name}': 'copy'}}, with which it has a memory of its own."
         )
 
     def require(self, tensor: Any, key: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What a chip lacks in its compiler's words: operations of StableHLO, looked for in each program before it runs."""
+"""HloFilter: looks for the operations of StableHLO that a chip lacks, in each program before it runs."""
 
 import difflib
 import re
@@ -11,17 +11,19 @@ from ..execution.shapes import structs_of
 _OPERATION = re.compile(r"\b(?:stablehlo|chlo)\.(\w+)")
 _MARKS = re.compile(r"custom_call @(?:Sharding|SPMD\w+|annotate_\w+)")  # notes to the compiler, and no work
 _MADE_OF = {"top_k": "sort"}  # by XLA
-OPERATIONS = frozenset(
-    "abs add after_all all_gather all_reduce all_to_all and atan2 batch_norm_grad batch_norm_inference batch_norm_training "
-    "bitcast_convert broadcast_in_dim case cbrt ceil cholesky clamp collective_broadcast collective_permute compare complex "
-    "concatenate constant convert convolution cosine count_leading_zeros custom_call divide dot_general dynamic_slice "
-    "dynamic_update_slice erf erf_inv exponential exponential_minus_one fft floor gather if imag infeed iota is_finite log "
-    "log_plus_one logistic lgamma digamma maximum minimum multiply negate not optimization_barrier or outfeed pad "
-    "partition_id popcnt power real recv reduce reduce_precision reduce_scatter reduce_window remainder replica_id reshape "
-    "reverse rng rng_bit_generator round_nearest_afz round_nearest_even rsqrt scatter select select_and_scatter send "
-    "shift_left shift_right_arithmetic shift_right_logical sign sine slice sort sqrt subtract tan tanh top_k transpose "
-    "triangular_solve while xor".split()
-)  # fmt: skip
+_ALL = """
+    abs add after_all all_gather all_reduce all_to_all and atan2 batch_norm_grad batch_norm_inference
+    batch_norm_training bitcast_convert broadcast_in_dim case cbrt ceil cholesky clamp collective_broadcast
+    collective_permute compare complex concatenate constant convert convolution cosine count_leading_zeros
+    custom_call divide dot_general dynamic_slice dynamic_update_slice erf erf_inv exponential
+    exponential_minus_one fft floor gather if imag infeed iota is_finite log log_plus_one logistic lgamma
+    digamma maximum minimum multiply negate not optimization_barrier or outfeed pad partition_id popcnt power
+    real recv reduce reduce_precision reduce_scatter reduce_window remainder replica_id reshape reverse rng
+    rng_bit_generator round_nearest_afz round_nearest_even rsqrt scatter select select_and_scatter send
+    shift_left shift_right_arithmetic shift_right_logical sign sine slice sort sqrt subtract tan tanh top_k
+    transpose triangular_solve while xor
+"""
+OPERATIONS = frozenset(_ALL.split())
 
 
 def operations_named(backend: str, given: Any) -> tuple[str, ...]:

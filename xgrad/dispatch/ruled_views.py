@@ -36,7 +36,7 @@ def aliased(make: Callable[..., Any], *args: Any) -> Any:
 
 
 def ruled(own: Any, self: Tensor, keys: list[tuple[Any, ...]], make: Callable[[Any], Any]) -> Any:
-    """Make views of `self` by the rules of its backend; `make(grow)` makes them of chains that `grow(chain, key)` gives.
+    """Make views of `self` by its backend's rules; `make(grow)` makes them of chains that `grow(chain, key)` gives.
 
     Raises `BackendError` for a view that the backend refuses.
     """

@@ -32,8 +32,8 @@ SAME = {"swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim",
 class ViewRule:
     """A backend's own functions of one view operation, over JAX arrays.  What is not given is xgrad's own.
 
-    `read(root, *args)`: the view; `args` are the operation's arguments, as Python numbers and tuples: each choice of them
-    is a program.
+    `read(root, *args)`: the view; `args` are the operation's arguments, as Python numbers and tuples: each choice of
+    them is a program.
     `write(root, new, *args)`: the root with the view's part replaced by `new`, which has the view's shape and dtype.
     `adjoint(grad, root, *args)`: the gradient of the root for a gradient of the view, zero elsewhere, summed where the
     view shows an element twice; `root` is a `jax.ShapeDtypeStruct`.
