@@ -171,7 +171,7 @@ def _two_views(
 def _numbers(shape: Shape, dtype: np.dtype, seed: int) -> Any:
     """Return an array of whole numbers that differ; of the first root they count from 1."""
     count = prod(shape)
-    numbers = np.arange(1, count + 1) if not seed else np.random.RandomState(seed).permutation(count) - count // 2
+    numbers: Any = np.arange(1, count + 1) if not seed else np.random.RandomState(seed).permutation(count) - count // 2
     numbers = numbers + 10 * seed
     if dtype.kind == "c":
         numbers = numbers + 1j * np.random.RandomState(seed + 9).permutation(count)

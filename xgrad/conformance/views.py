@@ -126,7 +126,7 @@ def cell(name: str, dtype: np.dtype, place: Place) -> Cell | None:
     if not fits(entry, dtype):
         return None
     rule = place.ruled.of(name) if place.ruled else None
-    lawful = checks(name, rule, dtype, place) if rule.__class__ is ViewRule else []
+    lawful = checks(name, rule, dtype, place) if isinstance(rule, ViewRule) else []
     base = _numbers(entry.shape, dtype, 0)
     seen = entry.by_numpy(base)
     moves = dtype in INEXACT and not entry.exact

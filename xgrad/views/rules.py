@@ -126,7 +126,7 @@ class Ruled(ValueStep):
     def check(self, shape: Shape, dtype: np.dtype) -> None:
         """Raise `BackendError` if a function of the rule gives another shape or dtype than the operation has."""
         root, seen = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct(*self.result(shape, dtype))
-        wanted = [("read", self.read_one, (root,), seen)]
+        wanted: list[tuple[str, Any, Any, Any]] = [("read", self.read_one, (root,), seen)]
         if not self._plainly(root).overlaps:
             wanted.append(("write", self.write_one, (root, seen), root))
         if seen.dtype.kind in "fcV":
