@@ -199,6 +199,13 @@ def test_what_cannot_be_declared(views, error, words):
         xgrad.ViewRule(read=3)
 
 
+@pytest.mark.parametrize("where", ["without", "lowerings"])
+def test_a_view_operation_is_not_an_operator_and_the_message_says_where_it_goes(where):
+    given = ["transpose"] if where == "without" else {"transpose": read}
+    with pytest.raises(ValueError, match=r"'transpose' is a view operation: declare views="):
+        xgrad.Backend("npu", **{where: given})
+
+
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
