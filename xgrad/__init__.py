@@ -151,6 +151,7 @@ if _TYPE_CHECKING:
     from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from .backends import Backend as Backend
     from .backends import Cost as Cost
+    from .backends import ViewRule as ViewRule
     from .base.functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .base.sizes import SymBool as SymBool
     from .base.sizes import SymFloat as SymFloat
@@ -225,6 +226,7 @@ layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.l
 _LATER = {
     "Backend": "backends",
     "Cost": "backends",
+    "ViewRule": "backends",
     "target": "chips",
     "compare": "comparison.compare",
     "compile": "compiler",

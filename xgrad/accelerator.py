@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from . import cpu, cuda
+from .base.declared import registered
 from .base.devices import device
 from .base.missing import MissingNameError
 from .base.platforms import default_platform, local_devices
@@ -90,8 +91,13 @@ mps, xpu, mtia = (_Absent(f"xgrad.{name}") for name in ("mps", "xpu", "mtia"))
 
 
 def get_device_module(device: Any = None) -> Any:
-    """Return the module of a device's functions: `xgrad.cuda` or `xgrad.cpu`, which also answers for a TPU."""
+    """Return the module of a device's functions: `xgrad.cuda` or `xgrad.cpu`, which also answers for a TPU.
+
+    A registered backend has its own.
+    """
     kind = str(getattr(device, "type", device) or default_platform()).partition(":")[0]
+    if (place := registered(kind)) is not None:
+        return place.runtime.module
     return cuda if kind in ("cuda", "gpu") else cpu
 
 

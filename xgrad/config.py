@@ -30,6 +30,7 @@ class ThreadState(threading.local):
     inference: bool = False
     grad_in_inference: bool = False  # switched by no_grad and its like in inference mode, without effect
     tracking: str | None = None  # "replay", "geometry", or None: the device decides
+    aliased: bool = False  # True while a view is made to be written at once, on a backend whose views are copies too
     # (pack, unpack); only the last, innermost pair is called
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
     saved_hooks_disabled: str | None = None

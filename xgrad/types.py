@@ -34,6 +34,12 @@ class JaxDevice(Protocol):
     def device_kind(self) -> str: ...
 
 
+class Declared(Protocol):
+    """An `xgrad.Backend`."""
+
+    def __xgrad_place__(self) -> Any: ...
+
+
 Number: TypeAlias = int | float | complex | np.generic
 Operand: TypeAlias = Tensor | int | float | complex | np.generic | np.ndarray[Any, Any] | jax.Array
 Tensors: TypeAlias = Sequence[Tensor]
@@ -43,7 +49,7 @@ Index: TypeAlias = (
     SupportsIndex | slice | EllipsisType | Tensor | np.ndarray[Any, Any] | jax.Array | Sequence[Any] | None
 )
 DType: TypeAlias = dtype | np.dtype[Any] | type[Any] | str
-Device: TypeAlias = device | str | JaxDevice | Sharding | PartitionSpec
+Device: TypeAlias = device | str | JaxDevice | Declared | Sharding | PartitionSpec
 Layout: TypeAlias = str  # xgrad.strided, xgrad.sparse_coo, ...
 MemoryFormat: TypeAlias = str  # xgrad.contiguous_format, ...
 

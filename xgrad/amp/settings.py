@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.declared import registered
 from ..base.devices import _PLATFORM, device
 from ..base.dtype_object import dtype, of
 from ..base.dtypes import FLOATS, as_dtype, bfloat16, float16
@@ -30,7 +31,7 @@ def kind_of(device_type: Any, where: str) -> str:
     """
     if not isinstance(device_type, str):
         raise TypeError(f"{where}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}")
-    if device_type in _FOREIGN:
+    if device_type in _FOREIGN or registered(device_type) is not None:
         return device_type
     if device_type not in _PLATFORM:
         raise RuntimeError(f"Expected one of {', '.join(_PLATFORM)} as device type, but got '{device_type}'")
@@ -57,7 +58,9 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def present(kind: str) -> bool:
-    """Return True if JAX has such a device."""
+    """Return True if JAX has such a device, or a backend is registered under that name."""
+    if registered(kind) is not None:
+        return True
     try:
         return bool(local_devices(_PLATFORM.get(kind, kind)))
     except RuntimeError:

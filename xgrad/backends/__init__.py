@@ -6,13 +6,14 @@
 from typing import Any
 
 from ..base.missing import MissingNameError
+from ..views.rules import ViewRule as ViewRule
 from . import passes as passes
 from .backend import Backend as Backend
 from .cost import Cost as Cost
 from .faults import Faults as Faults
 from .torch_names import LIBRARIES as _LIBRARIES
 
-__all__ = ["Backend", "Cost", "Faults", "passes"]
+__all__ = ["Backend", "Cost", "Faults", "ViewRule", "passes"]
 
 
 def __getattr__(name: str) -> Any:

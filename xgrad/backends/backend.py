@@ -17,12 +17,15 @@ from ..base import declared
 from ..base.devices import device, placement_of
 from ..chips import target as chip
 from ..execution.queue import MOST
+from ..views.rules import rules_named
+from . import names
 from .active import Active
 from .cost import Cost
 from .faults import Faults
 from .report import Report
 from .runtime import Runtime
 from .without import dtypes_left, dtypes_named, lacking, named
+from .without_hlo import operations_named
 
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
 
@@ -42,10 +45,14 @@ class Backend:
     `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
     lacking too.  "complex" is all operators on complex numbers, "sorting" all that are made of a sort; the name of a
     dtype ("float64") is all operators with that dtype.  What has a lowering is not lacking.
+    `without_hlo`: operations of StableHLO that it lacks ("scatter", "sort", "while"): each program is looked through
+    before it runs.
     `fallback`: "host", what it lacks is computed on the host, and the result is on the backend; "error", it is refused
     by `xgrad.errors.BackendError`, with its name and the line.
     `lowerings`: {operator: JAX function} in place of the operator's own, `function(*arrays, **static arguments)`.  The
     derivatives stay; a `jax.custom_vjp` brings its own.
+    `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it has
+    a memory of its own), "refuse", or an `xgrad.ViewRule` with the backend's own functions; "*" is all other views.
     `donation`: False if a write in place copies the storage.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
@@ -81,8 +88,10 @@ class Backend:
     execution: str = "eager"
     dtypes: Sequence[Any] | None = None
     without: Sequence[str] = ()
+    without_hlo: Sequence[str] = ()
     fallback: str = "host"
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    views: Mapping[str, Any] = field(default_factory=dict)
     donation: bool = True
     memory: int | None = None
     cost: Cost | None = None
@@ -133,7 +142,9 @@ class Backend:
         dtypes = None if self.dtypes is None else dtypes_named(self.name, self.dtypes)
         for name, value in (
             ("lowerings", MappingProxyType(given)),
+            ("views", MappingProxyType(rules_named(self.name, self.views))),
             ("without", tuple(self.without)),
+            ("without_hlo", operations_named(self.name, self.without_hlo)),
             ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
         ):
             object.__setattr__(self, name, value)
@@ -196,7 +207,7 @@ class Backend:
 
     def __reduce__(self) -> Any:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        fields["lowerings"] = dict(self.lowerings)
+        fields |= {"lowerings": dict(self.lowerings), "views": dict(self.views)}
         return _made, (fields,)
 
     def __deepcopy__(self, memo: Any) -> "Backend":
@@ -237,6 +248,10 @@ class Backend:
     def register(self) -> "Backend":
         """Make the name a device string, and return the backend.  Raises `RuntimeError` if another one has the name.
 
+        The name is also a method of tensors and modules (`x.chip()`, `x.is_chip`), a module (`xgrad.chip`, as
+        `xgrad.cuda`), and a type of devices of `autocast`, `GradScaler` and `library.custom_op`.  What has that name
+        already stays as it is.
+
         >>> import xgrad
         >>> chip = xgrad.Backend("chip").register()
         >>> xgrad.zeros(2, device="chip").device
@@ -244,11 +259,13 @@ class Backend:
         >>> chip.unregister()
         """
         declared.register(self._runtime.start())
+        names.give(self, self._runtime.place)
         return self
 
     def unregister(self) -> None:
         """Take the name back.  Its tensors stay where they are.  Raises `RuntimeError` if it is not registered."""
         declared.unregister(self._runtime.place)
+        names.take(self._runtime.place)
 
     def activate(self) -> Active:
         """Return a block, or a decorator, in which new tensors are made on this backend; for this thread.

@@ -42,6 +42,14 @@ class Fault(NamedTuple):
     detail: str  # of a bit that was flipped: where
 
 
+class Apart(NamedTuple):
+    """A view that is a copy: the operation, the line that made it, and a weak reference to the other array."""
+
+    name: str
+    line: str
+    other: Any
+
+
 class Sum:
     """A count, with bytes."""
 
@@ -75,6 +83,8 @@ class Events:
         self.programs: list[str] = []  # why each was compiled
         self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
         self.copies: Sum = Sum()  # that donation would have saved
+        self.apart: dict[tuple[str, str], Sum] = {}  # views that are copies, by operation and line
+        self.parted: Counter[tuple[str, str, str]] = Counter()  # writes that an alias would have shown, with their line
         self.fallbacks: dict[Fallback, Sum] = {}
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.faults: list[Fault] = []

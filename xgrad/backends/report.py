@@ -193,6 +193,13 @@ class Report(Tabled):
                 "adjoint": told(events.adjoints),
             },
             "copies that donation would have saved": told(events.copies),
+            "views that are copies": [
+                {"view": name, "line": line, **told(found)} for (name, line), found in events.apart.items()
+            ],
+            "writes that an alias would have shown": [
+                {"view": name, "line": line, "written": written, "count": count}
+                for (name, line, written), count in events.parted.items()
+            ],
             "fallbacks": [{**key._asdict(), **told(found)} for key, found in events.fallbacks.items()],
             "faults": [fault._asdict() for fault in events.faults],
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
@@ -236,6 +243,10 @@ class Report(Tabled):
         both("views written back", events.writes)
         both("adjoints of views", events.adjoints)
         both("copies that donation would have saved", events.copies)
+        for (name, line), counted in sorted(events.apart.items(), key=lambda item: -item[1].bytes)[:_MOST]:
+            both(f"a copy, no view: {name} at {line}", counted)
+        for (name, line, written), count in events.parted.most_common(_MOST):
+            row(f"not shown by {name} of {line}", f"{number(count)} written at {written}")
         for key, counted in sorted(events.fallbacks.items(), key=lambda item: -item[1].bytes)[:_MOST]:
             both(f"on the host: {key.operator} at {key.line}", counted)
         if events.faults:

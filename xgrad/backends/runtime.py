@@ -43,6 +43,8 @@ from .lazily import queue_of
 from .lowering import is_lowered, lowered
 from .memory import Memory
 from .shards import beside, gathered, spread_of
+from .views import Views
+from .without_hlo import HloFilter
 
 
 class Runtime:
@@ -66,7 +68,10 @@ class Runtime:
         special = backend.faults is not None or backend.passes or backend.fuse is not None
         self.launching: Launching | None = Launching(self) if special else None
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
+        self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
+        self.views: Views | None = Views(self) if backend.views else None
+        self.hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
         self._shapes: Counter[str] = Counter()  # of those, by name
         self._operators: dict[int, tuple[Operator, Operator]] = {}  # by id: an operator, and the one in its place
@@ -75,7 +80,7 @@ class Runtime:
         """Return the place.  From now on operators look for declared backends among their operands."""
         if self.backend.strides:
             STRIDED.add(self.backend.name)
-        runner.expect_backends()
+        runner.expect_backends(views=self.views is not None)
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -133,6 +138,8 @@ class Runtime:
         A backend without donation writes a copy.
         """
         whole = box[0]
+        if whole.apart and self.views is not None:
+            self.views.written(whole)
         shard = spread_of(whole) if self.several else None
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
@@ -183,6 +190,10 @@ class Runtime:
         """Return what the backend lacks to run a program, in words; "" if it has all."""
         if program.operator in self.missing:
             return f"the operator '{program.operator}'"
+        if self.hlo is not None and program.lazy:
+            lack = self.hlo.lack(program, (x64_enabled(), *map(_kind, operands)))
+            if lack:
+                return lack
         if self.dtypes is None and not self.no_complex:
             return ""
         found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
@@ -235,8 +246,10 @@ class Runtime:
                 found.add(getattr(operands[0], "nbytes", 0))
 
     def _is_free(self, program: Any) -> bool:
-        """Return True for the reading of a view by a device that has strides: it reads the base in place."""
-        return self.backend.strides and program.role == "read"
+        """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
+        return program.role == "read" and (
+            self.backend.strides or (self.views is not None and program in self.views.free)
+        )
 
     def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
         """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
@@ -278,7 +291,7 @@ class Runtime:
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
         """Return the error for an operator that is computed nowhere."""
-        lowering = ", or a lowering of the operator" if "operator" in lack else ""
+        lowering = ", or a lowering of the operator" if "opera" in lack else ""
         shown = ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in operands if x.__class__ is Pending)
         return BackendError(
             f"The operator '{name}' is not implemented for the backend '{self.backend.name}', which lacks {lack} "

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..dispatch.tables import FUNCTIONS, OPERATORS, VARIANTS
+from ..views.chain import view_names
 
 NAMESPACES = ("linalg", "special", "fft")
 GROUPS = {
@@ -95,6 +96,8 @@ def named(backend: str, name: Any) -> str:
 
 def _instead(name: Any, known: dict[str, set[str]]) -> str:
     plain = str(name)
+    if plain in view_names() and plain not in known:
+        return f"'{plain}' is a view operation: declare views={{'{plain}': 'refuse'}}, or an xgrad.ViewRule for it"
     forms = sorted(operator for operator, spelled in known.items() if plain in spelled)
     if forms:
         return f"'{plain}' is several operators: {', '.join(forms)}"

@@ -50,6 +50,13 @@ class Place:
         """True for a backend that is declared, whose tensors a trace of JAX's knows nothing of, and for a sharding."""
         return self.jax_device is None
 
+    @property
+    def ruled(self) -> Any:
+        """The rules of views of a declared backend; None for any other device, and for none."""
+        where = device_of(self.given).placement
+        views = where.runtime.views if isinstance(where, DeclaredPlace) else None
+        return None if views is None else views.rules
+
     def report(self) -> Any:
         """Return the block that counts what a declared backend does; of another device, one that gives None."""
         where = device_of(self.given).placement

@@ -17,9 +17,11 @@ from ..autograd.backward import grad
 from ..base.dtypes import INEXACT
 from ..dispatch.view import view
 from ..tensor import Tensor
+from ..views.rules import ViewRule
 from ..views.tracking import PATHS, tracking
 from .cases import like
 from .execution import Place, alone, refusal, together
+from .laws import checks
 from .measure import compare
 from .on_chip import compiled
 from .records import Cell, Check, merged
@@ -123,14 +125,18 @@ def cell(name: str, dtype: np.dtype, place: Place) -> Cell | None:
     entry = VIEWS[name]
     if not fits(entry, dtype):
         return None
+    rule = place.ruled.of(name) if place.ruled else None
+    lawful = checks(name, rule, dtype, place) if isinstance(rule, ViewRule) else []
     base = _numbers(entry.shape, dtype, 0)
     seen = entry.by_numpy(base)
     moves = dtype in INEXACT and not entry.exact
     expected: dict[str, list[np.ndarray]] = {"read": [seen]}
     operands = {"read": [base]}
     new = _numbers(seen.shape, seen.dtype, 1)
-    if moves and entry.overlaps:
-        expected["gradient"] = [_summed(entry, new, base)]
+    fixed = entry.overlaps or _copies(entry, base, place)
+    if moves and fixed:
+        whole = _summed(entry, new, base) if entry.overlaps else entry.write(np.zeros_like(base), new)
+        expected["gradient"] = [whole]
         operands["gradient"] = [base, new]
     elif moves:
         cotangent = _numbers(entry.shape, dtype, 2)
@@ -138,16 +144,16 @@ def cell(name: str, dtype: np.dtype, place: Place) -> Cell | None:
         expected["write"] = [entry.write(base, seen * new), seen * new]
         expected["gradient"] = [entry.write(cotangent, pulled * np.conj(new)), pulled * np.conj(seen)]
         operands["write"] = [base, new, cotangent]
-    elif not entry.overlaps:
+    elif not fixed:
         expected["write"] = [entry.write(base, new), new]
         operands["write"] = [base, new]
-    if not entry.overlaps:
+    if not fixed:
         other = _numbers(entry.shape, dtype, 3)
         expected["base written"] = [entry.by_numpy(other)]
         operands["base written"] = [base, other]
-    checks = {"read": _read, "gradient": _pulled, "write": _scaled if moves else _copied, "base written": _refreshed}
+    tests = {"read": _read, "gradient": _pulled, "write": _scaled if moves else _copied, "base written": _refreshed}
     tasks = [
-        (partial(_along, path, checks[check], entry), arrays, f"{check}, {path}")
+        (partial(_along, path, tests[check], entry), arrays, f"{check}, {path}")
         for path in PATHS
         for check, arrays in operands.items()
     ]
@@ -168,7 +174,15 @@ def cell(name: str, dtype: np.dtype, place: Place) -> Cell | None:
             compared.append(refusal(label, error))
             continue
         compared += [compare(f"{check}, {path}", ours, expected[check], dtype) for check, ours in results.items()]
-    return Cell(merged(compared))
+    return Cell(merged(compared + lawful))
+
+
+def _copies(entry: Entry, base: np.ndarray, place: Place) -> bool:
+    """Return True if a declared backend has a copy in place of the view."""
+    if not place.ruled:
+        return False
+    (x,) = place.tensors([base])
+    return entry.view(x)._storage is not x._storage
 
 
 def _numbers(shape: tuple[int, ...], dtype: np.dtype, seed: int) -> np.ndarray:

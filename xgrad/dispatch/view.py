@@ -20,6 +20,7 @@ from ..views.named.arguments import NO_DIM, int_of
 from ..views.part import within
 from .error_names import name_error
 from .override_calls import ask_view
+from .ruled_views import plainly, ruled, rules_of
 from .wrong_arguments import require_tensor
 
 DEFAULT = CreationMeta.DEFAULT
@@ -35,10 +36,18 @@ def view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMeta =
     return out
 
 
-def try_view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
-    """Make a view as `view` does; return None if the layout allows no view, and a copy is needed (`reshape`)."""
-    if not runner.plain and (mode := state.operator_mode) is not None:
-        return mode.view(key[0], self, partial(try_view, self, key, name, creation))
+def try_view(
+    self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMeta = DEFAULT, grow: Any = None
+) -> Tensor | None:
+    """Make a view as `view` does; return None if the layout allows no view, and a copy is needed (`reshape`).
+
+    `grow`: the function that makes the chain, by the rules of a declared backend.
+    """
+    if not runner.plain:
+        if (mode := state.operator_mode) is not None:
+            return mode.view(key[0], self, partial(try_view, self, key, name, creation))
+        if grow is None and runner.views and (rules := rules_of(self)) is not None:
+            return ruled(rules, self, [key], partial(try_view, self, key, name, creation))
     if self.__class__ is not Tensor:
         if (result := ask_view(self, key)) is not NotImplemented:
             return result
@@ -50,7 +59,7 @@ def try_view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMe
         for argument in key:  # the first is a name
             if argument.__class__ in NO_DIM:
                 int_of(argument)
-        seen = chain.children.get(key)
+        seen = chain.children.get(key) if grow is None else grow(chain, key)
         if seen is None:
             seen = chain.view(*key)
             if seen is None:
@@ -67,7 +76,7 @@ def try_view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMe
         return out
     else:
         root = ViewChain.root(chain.shape, chain.dtype)
-        relative = root.children.get(key) or root.view(*key)
+        relative = (root.children.get(key) or root.view(*key)) if grow is None else grow(root, key)
     out = attach_view(self, seen, relative, name, creation)
     if out._requires_grad:
         out._grad_fn.key = key
@@ -265,18 +274,22 @@ def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Any:
     return view_along(new_view, back, meta.name)
 
 
-def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tensor, ...]:
+def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str, grow: Any = None) -> tuple[Tensor, ...]:
     """Make the views of `self` by one operation (split, unbind); they share no element, and have one node.
 
     They must not be written in place while they are recorded.
     """
-    if not runner.plain and (mode := state.operator_mode) is not None:
-        return mode.view(name.removesuffix("Backward0").lower(), self, partial(views_of, self, keys, name))
+    if not runner.plain:
+        if (mode := state.operator_mode) is not None:
+            return mode.view(name.removesuffix("Backward0").lower(), self, partial(views_of, self, keys, name))
+        if grow is None and runner.views and (rules := rules_of(self)) is not None:
+            return ruled(rules, self, keys, partial(views_of, self, keys, name))
     self._share()
+    grow = grow or plainly
     chain, root = self._chain, ViewChain.root(self.shape, self._dtype)
-    chains = tuple(root.view(*key) for key in keys)
+    chains = tuple(grow(root, key) for key in keys)
     outs = tuple(
-        make_view(self, chain.view(*key), relative, name, CreationMeta.MULTI_OUTPUT_NODE)
+        make_view(self, grow(chain, key), relative, name, CreationMeta.MULTI_OUTPUT_NODE)
         for key, relative in zip(keys, chains)
     )
     if outs and state.grad_enabled and self.requires_grad:
@@ -290,8 +303,10 @@ def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tens
     return outs
 
 
-def bits_of(self: Tensor, key: tuple[Any, ...]) -> Tensor:
+def bits_of(self: Tensor, key: tuple[Any, ...], grow: Any = None) -> Tensor:
     """View the same bits as another dtype: same storage and version counter, outside of the graph, as in PyTorch."""
+    if grow is None and runner.views and (rules := rules_of(self)) is not None:
+        return ruled(rules, self, [key], partial(bits_of, self, key))
     self._share()
     seen = self._chain.view(*key)
     alias = self._alias()
@@ -309,6 +324,8 @@ def view_inplace(self: Tensor, key: tuple[Any, ...], name: str) -> Tensor:
     """
     if not runner.plain and (mode := state.operator_mode) is not None:
         return mode.view(f"{key[0]}_", self, partial(view_inplace, self, key, name))
+    if runner.views and (rules := rules_of(self)) is not None:
+        rules.require(self, key)  # the tensor itself moves, by xgrad's own steps: no alias is made
     chain = self._chain
     if key[0] == "as_strided" and chain is not None and not chain.is_root:  # which addresses the storage
         relative = _from_part(chain, chain.view(*key))

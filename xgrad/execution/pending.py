@@ -113,6 +113,7 @@ class Pending:
     place: int = 0
     owned: bool = True  # False if other code may have its array
     value: Any = None
+    apart: Any = ()  # the copies that stand in place of views of it, or what it is a copy of: backends/events.py
 
     def __init__(self, queue: Any, number: int, aval: Aval) -> None:
         self.queue = queue  # the Queue that has noted it; None once it has its value

@@ -34,15 +34,17 @@ from .rollback import replaces
 class Runner:
     """Says who runs it, and passes it on.  There is one, `runner`."""
 
-    __slots__ = ("always_lazy", "backends", "plain")
+    __slots__ = ("always_lazy", "backends", "plain", "views")
 
     def __init__(self) -> None:
         self.always_lazy: bool = os.environ.get("XGRAD_LAZY", "") not in ("", "0")  # True if every thread is lazy
         self.plain: bool = not self.always_lazy
-        self.backends: bool = False  # True once a declared backend is in use
+        self.backends: bool = False  # True once a declared backend is in use,
+        self.views: bool = False  # and one that has rules of views
 
-    def expect_backends(self) -> None:
-        """From now on look for declared backends among operands."""
+    def expect_backends(self, views: bool = False) -> None:
+        """From now on look for declared backends among operands, and for rules of views if one has some."""
+        self.views |= views
         self.backends = True  # in this order: other threads run
         self.plain = False
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..batching.trees import flatten, unflatten
+from ..dispatch.ruled_views import aliased
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .derivatives import chosen, jvp_of, vjp_of
@@ -17,7 +18,7 @@ def _unit_vectors(like: Sequence[Tensor], first: int, count: int) -> list[Tensor
     for t in like:
         n = t.shape.numel()
         block = zeros(count, n, dtype=t.dtype, device=t.device)
-        block.diagonal(first - start).fill_(1)
+        aliased(block.diagonal, first - start).fill_(1)
         vectors.append(block.reshape(count, *t.shape))
         start += n
     return vectors

@@ -47,6 +47,11 @@ def declare_views(views: dict[str, Callable[..., Any]]) -> None:
     _views.update(views)
 
 
+def view_names() -> frozenset[str]:
+    """Return the names of all views that are declared."""
+    return frozenset(_views)
+
+
 # ---------------------------------------------------------------- interning
 
 _lock = threading.RLock()

@@ -47,7 +47,7 @@ class _Table(Module):
     @no_grad()
     def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
-            self.weight[self.padding_idx].fill_(0)
+            self.weight[self.padding_idx] = 0
 
     def _unusual(self, **usual: Any) -> list[str]:
         return [f"{name}={getattr(self, name)}" for name in usual if getattr(self, name) != usual[name]]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...autograd.grad_mode import no_grad
 from ...base.dtype_info import finfo
+from ...dispatch.ruled_views import aliased
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..module import Module
@@ -111,7 +112,7 @@ class _Orthogonal(Module):
                     "use_trivialization=False."
                 )
             a, tau = _x["geqrf"](q)
-            diagonal = a.diagonal(dim1=-2, dim2=-1)
+            diagonal = aliased(a.diagonal, 0, -2, -1)
             signs = diagonal.sign()
             diagonal.copy_(_x["where"](tau == 0, -signs, signs))
             return a.mT if transposed else a
@@ -122,7 +123,7 @@ class _Orthogonal(Module):
             q = _make_orthogonal(_x["cat"]([q, more.to(q.device)], -1))
         self.base = q
         negative = _x["zeros_like"](given)  # with this diagonal, zeros are the identity for each of the maps
-        negative.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        aliased(negative.diagonal, 0, -2, -1).fill_(-1.0)
         return negative
 
 

@@ -21,6 +21,7 @@ from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast
 from ...dispatch.recorded_views import record_linear
+from ...dispatch.ruled_views import aliased
 from ...dispatch.samples import COMPLEX, HERE, REAL, real, sample, whole
 from ...dispatch.tables import METHODS
 from ...dispatch.view import view
@@ -281,7 +282,7 @@ def _each_once(self: Tensor) -> Tensor:
         return self
     key = ("as_strided", seen.sizes, seen.strides, seen.offset)
     if self._view is not None and self._view.chain is chain:
-        return view(self, key, "AsStridedBackward0")
+        return aliased(view, self, key, "AsStridedBackward0")
     if self.requires_grad:
         return self
     alias = self._alias()

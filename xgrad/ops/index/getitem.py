@@ -14,6 +14,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...dispatch.call import call
+from ...dispatch.ruled_views import aliased
 from ...dispatch.tables import METHODS
 from ...dispatch.view import view
 from ...tensor import Tensor
@@ -206,10 +207,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     kind = index.__class__
     basic = _basic(index if kind is tuple else (index,))
     if basic is not None:
-        part = view(self, *basic)
+        part = aliased(view, self, *basic)
         part.copy_(_assigned(value, self, part.ndim))
         return
-    part, indices = _resolve(self, index)
+    part, indices = aliased(_resolve, self, index)
     if not indices:
         part.copy_(_assigned(value, self, part.ndim))
         return

@@ -19,6 +19,7 @@ from ...dispatch.promotion import broadcast_shapes, cast, check_broadcast
 from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...dispatch.samples import truth as true_or_false
 from ...dispatch.tables import METHODS
+from ...engine.placement import beside
 from ...errors import TracedValueError
 from ...tensor import Tensor, from_foreign
 from ...views.named.arguments import sizes_of
@@ -85,7 +86,8 @@ def fill_diagonal_(input: Tensor, fill_value: complex, wrap: bool = False) -> Te
     mask = np.zeros(tuple(input.shape), bool)
     if mask.size:
         np.fill_diagonal(mask, True, wrap)
-    return METHODS["masked_fill_"](input, from_foreign(constant_array(mask, None)), fill_value)
+    where = beside(constant_array(mask, None), input._held())
+    return METHODS["masked_fill_"](input, from_foreign(where), fill_value)
 
 
 def _enough(args: tuple, statics: tuple) -> None:

@@ -12,6 +12,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, internal
 from ...dispatch.inplace import call_inplace
 from ...dispatch.out import write_out
+from ...dispatch.ruled_views import aliased
 from ...dispatch.samples import COMPLEX, REAL
 from ...dispatch.tables import METHODS
 from ...dispatch.view import view
@@ -45,7 +46,7 @@ def imag(input: Tensor) -> Tensor:
 
 def _write_part(part: Any) -> Any:
     def write(self: Tensor, value: Any) -> None:
-        part(self).copy_(value)
+        aliased(part, self).copy_(value)
 
     return write
 

@@ -9,6 +9,7 @@ from typing import Any
 from ...config import state
 from ...dispatch.declare import composite
 from ...dispatch.out import write_out
+from ...dispatch.ruled_views import aliased
 from ...dispatch.tables import FUNCTIONS, METHODS
 from ...tensor import Tensor
 from . import broadcasting as broadcasting
@@ -96,7 +97,7 @@ def slice_copy(
 
 def _written(input: Tensor, src: Tensor, view: Callable) -> Tensor:
     out = input.clone()
-    part = view(out)
+    part = aliased(view, out)
     if part.shape != src.shape:
         raise RuntimeError(
             f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = "
