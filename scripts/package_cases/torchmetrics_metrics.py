@@ -9,7 +9,7 @@ from .small_models import normal, numbers_of, torch
 TITLE = "torchmetrics {version}"
 HEAD = """\
 Shown are how many numbers are compared (losses, sums of gradients' absolute values, norms, results), and the first.
-Those of retrieval, and perplexity, ask for int64, so that JAX has to be in its 64-bit mode.
+Metrics of retrieval, and perplexity, ask for int64, so that JAX has to be in its 64-bit mode.
 
 | case | numbers | PyTorch's first | xgrad |
 | --- | --- | --- | --- |"""

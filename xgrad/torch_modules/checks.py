@@ -46,3 +46,8 @@ _check_value = _kind(ValueError)
 _check_type = _kind(TypeError)
 _check_not_implemented = _kind(NotImplementedError)
 _check_tensor_all = _kind(RuntimeError, _check_tensor_all_with)
+
+
+def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
+    """Raise `RuntimeError` unless a number is a size: not negative, and at most `max`."""
+    _check(bool(i >= 0 and (max is None or i <= max)), message)

@@ -219,14 +219,13 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
-_CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all"
+_CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all _is_size"
 ANSWERS |= {("", f"_check{kind}"): f"torch_modules.checks:_check{kind}" for kind in ("", *_CHECKS.split())}
 _ASKED = "get_start_method get_all_start_methods get_context current_process parent_process active_children cpu_count"
 ANSWERS |= {("multiprocessing", name): f"torch_modules.torch_attributes:{name}" for name in _ASKED.split()}
 _TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
-_CHECKS = """
-    _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_type _check_value
-    _check_with _is_all_true _is_any_true _shape_as_tensor
-"""
-ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in _CHECKS.split()}
+ANSWERS |= {
+    ("", name): f"torch_modules.torch_attributes:{name}"
+    for name in ("_assert_async", "_is_all_true", "_is_any_true", "_shape_as_tensor")
+}

@@ -109,32 +109,6 @@ def assert_(condition: Any, message: str = "") -> None:
         raise AssertionError(message)
 
 
-def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
-    """Raise an error of this type, with the text that `message()` returns, unless the condition holds."""
-    if not isinstance(cond, bool):
-        raise TypeError(f"cond must be a bool, but got {type(cond)}: torch._check_tensor_all takes a Tensor")
-    if not cond:
-        if message is not None and not callable(message):
-            raise TypeError("message must be a callable")
-        raise error_type(str(message()) if message else "Expected cond to be True, but got False.")
-
-
-_check = functools.partial(_check_with, RuntimeError)
-_check_index, _check_value = functools.partial(_check_with, IndexError), functools.partial(_check_with, ValueError)
-_check_type = functools.partial(_check_with, TypeError)
-_check_not_implemented = functools.partial(_check_with, NotImplementedError)
-
-
-def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
-    """Raise `RuntimeError` unless a number is a size: not negative, and at most `max`."""
-    _check(bool(i >= 0 and (max is None or i <= max)), message)
-
-
-def _check_tensor_all(cond: Tensor, message: Any = None) -> None:
-    """Raise `RuntimeError` unless all elements of a tensor are true."""
-    _check(bool(_is_all_true(cond)), message)
-
-
 def _assert_async(condition: Any, message: str = "Expected Tensor with single nonzero value") -> None:
     """Raise `RuntimeError` unless a tensor's one element is true; it is waited for, unlike on PyTorch's GPUs."""
     if not condition:
