@@ -15,11 +15,12 @@ if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 from xgrad.cli import bench
-from xgrad.cli.rows import LAZY, ROWS
 
 from .against_torch import ROWS as AGAINST_TORCH
 from .interop import ROWS as INTEROP
 from .modules import ROWS as MODULES
+from .report import report
+from .rows import LAZY, ROWS
 from .sharded import ROWS as SHARDED
 
 
@@ -30,8 +31,8 @@ def main() -> int:
     bench.add_arguments(parser, rounds=25)
     parser.set_defaults(parser=parser)
     rows = sorted(ROWS + AGAINST_TORCH + INTEROP + MODULES + SHARDED, key=lambda row: row.group, reverse=True)
-    rows.sort(key=lambda row: row.group == LAZY)  # last: see xgrad/cli/rows.py
-    results = bench.report(rows, parser.parse_args())
+    rows.sort(key=lambda row: row.group == LAZY)  # last: see rows.py
+    results = report(rows, parser.parse_args())
     return 1 if any(result.failed or result.verdict == "FALLS SHORT" for result in results) else 0
 
 

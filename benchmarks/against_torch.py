@@ -1,10 +1,11 @@
-"""The rows that compare with torch: both libraries run the same lines, from `xgrad/cli/workloads.py`."""
+"""The rows that compare with torch: both libraries run the same lines, from `workloads.py`."""
 
 import xgrad
-from xgrad.cli.lazy_workloads import lazily
-from xgrad.cli.ratios import Row, Timed
-from xgrad.cli.rows import COMPILED, EAGER, LAZY
-from xgrad.cli.workloads import SMALL, WIDE, chain, chain_gradient, chain_values, leaves, mlp, written_through_views
+
+from .lazy_workloads import lazily
+from .ratios import Row, Timed
+from .rows import COMPILED, EAGER, LAZY
+from .workloads import SMALL, WIDE, chain, chain_gradient, chain_values, leaves, mlp, written_through_views
 
 
 def torch():

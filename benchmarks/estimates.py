@@ -21,8 +21,9 @@ from collections.abc import Callable
 from typing import Any
 
 import xgrad
-from xgrad.cli.ratios import WARM_UP, timed, wait_for
-from xgrad.cli.workloads import (
+
+from .ratios import WARM_UP, timed, wait_for
+from .workloads import (
     SMALL,
     WIDE,
     block_step,

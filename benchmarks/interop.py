@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 import xgrad
-from xgrad.cli.ratios import Row, Timed
-from xgrad.cli.workloads import arrays, leaves, normal
+
+from .ratios import Row, Timed
+from .workloads import arrays, leaves, normal
 
 INTEROP = "interop"
 

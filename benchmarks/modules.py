@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import xgrad
-from xgrad.cli.ratios import Row, Timed
-from xgrad.cli.workloads import normal
+
+from .ratios import Row, Timed
+from .workloads import normal
 
 WIDTH, HEADS, BLOCKS, BATCH, LENGTH = 128, 4, 2, 8, 64
 

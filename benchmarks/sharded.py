@@ -19,8 +19,9 @@ import jax
 from jax.sharding import PartitionSpec as P
 
 import xgrad
-from xgrad.cli.ratios import Row, Timed
-from xgrad.cli.workloads import SMALL, WIDE, mlp_step, mlp_step_by_jax, mlp_values
+
+from .ratios import Row, Timed
+from .workloads import SMALL, WIDE, mlp_step, mlp_step_by_jax, mlp_values
 
 SHARDED = "sharded"
 

@@ -33,7 +33,9 @@ import sys
 
 if importlib.util.find_spec("xgrad") is None:
     source = "xgrad[demo,optax,flax,orbax] @ git+https://github.com/xgrad/xgrad"
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], check=True)
+    pip = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], capture_output=True)
+    if pip.returncode:
+        sys.exit(f'xgrad cannot be installed here; this says why: %pip install "{source}"')
     importlib.invalidate_caches()
 
 # %%

@@ -30,10 +30,11 @@ import subprocess
 import sys
 
 if importlib.util.find_spec("xgrad") is None:
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "git+https://github.com/xgrad/xgrad", "matplotlib"],
-        check=True,
-    )
+    source = "xgrad[viz] @ git+https://github.com/xgrad/xgrad"
+    pip = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], capture_output=True)
+    if pip.returncode:
+        sys.exit(f'xgrad cannot be installed here; this says why: %pip install "{source}"')
+    importlib.invalidate_caches()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # with libtpu installed JAX would look for a TPU
 
 # %% [markdown]

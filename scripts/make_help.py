@@ -1,4 +1,4 @@
-"""Write xgrad/dispatch/help.txt: the docstrings of all public functions, joined to what their declarations say.
+"""Write xgrad/dispatch/help.z: the docstrings of all public functions, joined to what their declarations say.
 
     python scripts/make_help.py                   # write it: all functions are traced, all examples run (minutes)
     python scripts/make_help.py --check           # exit 1 if it is stale
@@ -15,6 +15,7 @@ import importlib
 import inspect
 import sys
 import textwrap
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from help_dtypes import Probe, tensors_in
 from help_errors import errors
 
 from xgrad.dispatch import tables
-from xgrad.dispatch.help_texts import FILE, written
+from xgrad.dispatch.help_texts import FILE, contents, written
 from xgrad.dispatch.samples import Draw
 
 WIDTH = 100
@@ -219,7 +220,7 @@ def document(chosen: list[Entry], known: dict[str, str]) -> str:
 
 def known_texts() -> dict[str, str]:
     """The texts in the file, by the functions' names."""
-    parts = FILE.read_text(encoding="utf-8").split("\f")[1:] if FILE.exists() else []
+    parts = contents().split("\f")[1:]
     return dict(zip([title.strip() for title in parts[::2]], parts[1::2], strict=True))
 
 
@@ -256,10 +257,10 @@ def main() -> int:
         return 0
     text = document(found, known)
     if options.check:
-        stale = not FILE.exists() or FILE.read_text(encoding="utf-8") != text
+        stale = contents() != text
         print(f"{FILE.name} is stale: run scripts/make_help.py" if stale else f"{FILE.name} is fresh")
         return int(stale)
-    FILE.write_text(text, encoding="utf-8")
+    FILE.write_bytes(zlib.compress(text.encode(), 9))
     print(f"written: {FILE}")
     return 0
 

@@ -1,7 +1,8 @@
-"""Draw the pictures of docs/concepts/seeing.md: `python scripts/make_pictures.py`."""
+"""Draw the pictures of the README and of docs/concepts/seeing.md: `python scripts/make_pictures.py`."""
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import xgrad
 import xgrad.nn.functional as F
@@ -31,6 +32,25 @@ def writes() -> viz.Drawing:
     row.mul_(w)
     corner.add_(w[:2])
     return viz.graph([base, row])
+
+
+def write() -> viz.Drawing:
+    x, w = xgrad.randn(2, 3, requires_grad=True), xgrad.randn(3, requires_grad=True)
+    y = x.clone()
+    row = y[0]
+    row.mul_(w)
+    return viz.graph((y * y).sum(), direction="right")
+
+
+def comparison() -> Any:
+    def scale_first_row(x: xgrad.Tensor, w: xgrad.Tensor) -> xgrad.Tensor:  # as in the README
+        y = x.clone()
+        row = y[0]
+        row.mul_(w)
+        y.t()[2].add_(1)
+        return y * y
+
+    return xgrad.compare(scale_first_row, xgrad.randn(512, 512).requires_grad_(), xgrad.randn(512).requires_grad_())
 
 
 def storage() -> viz.Drawing:
@@ -112,6 +132,7 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "pictures")
     folder = parser.parse_args().out
     folder.mkdir(exist_ok=True)
-    for draw in (network, writes, storage, transformer, program):
+    for draw in (write, network, writes, storage, transformer, program):
         draw().save(folder / f"{draw.__name__}.svg")
+    comparison().plot().figure.savefig(folder.parent / "comparison.png", dpi=100)
     (folder / "steps.html").write_text(steps().html(), encoding="utf-8")

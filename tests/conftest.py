@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import zlib
 
 from .flags import set_flags
@@ -26,6 +27,14 @@ def path(request):
 
     with tracking(request.param):
         yield request.param
+
+
+@pytest.fixture
+def interruptible():
+    """Interrupts arrive, also under nohup or in a shell's background job, which ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import importlib
 import importlib.metadata
 import subprocess
 import sys
+from collections import namedtuple
 from typing import ClassVar
 
 import pytest
@@ -201,7 +202,7 @@ def test_what_is_not_there_can_be_imported_and_raises_at_use(torch):
     with pytest.raises(NotImplementedError, match="timeit"):
         torch.utils.benchmark.Timer("x + 1")
     with pytest.raises(NotImplementedError, match="cost_analysis"):
-        torch.utils.flop_counter.FlopCounterMode()
+        torch.utils.flop_counter.FlopCounterMode().__enter__()
     with pytest.raises(NotImplementedError, match="attn_mask"):
         torch.nn.attention.flex_attention.flex_attention(*[torch.ones(1, 1, 2, 2)] * 3)
     with pytest.raises(NotImplementedError, match=r"is not supported: a function asks the classes.*xgrad\.profiler"):
@@ -223,7 +224,7 @@ def test_names_that_packages_touch_when_they_are_imported(torch, monkeypatch):
     from torch.ao.quantization import QuantStub
     from torch.autograd.gradcheck import gradcheck
     from torch.distributed import ProcessGroup
-    from torch.hub import _get_torch_home, load_state_dict_from_url
+    from torch.hub import _get_torch_home, help
     from torch.jit.annotations import BroadcastingList2
     from torch.onnx.symbolic_helper import parse_args
     from torch.utils.model_zoo import tqdm
@@ -236,13 +237,13 @@ def test_names_that_packages_touch_when_they_are_imported(torch, monkeypatch):
     assert torch.jit._script_if_tracing(f) is torch.jit._overload_method(f) is parse_args("v")(f) is f
     assert torch.fx.wrap("f") == "f"
     assert torch.onnx.register_custom_op_symbolic("a::b", f, 11) is None
-    assert not is_compile_supported("cpu")
+    assert is_compile_supported("cpu")
     assert not torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet()
     assert callable(gradcheck)
     with pytest.raises(OSError, match=r"C\+\+"):
         torch.ops.load_library("lib.so")
     with pytest.raises(NotImplementedError, match="Download the weights yourself"):
-        load_state_dict_from_url("https://example.org")
+        help("a/b", "c")
     errors = (torch.OutOfMemoryError, torch.cuda.OutOfMemoryError, torch._C._LinAlgError, torch._dynamo.exc.Unsupported)
     assert issubclass(errors[0], RuntimeError)
     assert all(issubclass(error, Exception) for error in errors)
@@ -480,6 +481,16 @@ def test_pytrees_with_paths(torch):
         ("['x'][0]", 1), ("['x'][1]", 2), ("['y'].a", 3), ("['y'].b", None),
     ]  # fmt: skip
     assert pytree.tree_map_with_path(lambda path, x: (path[0].idx, x), [5]) == [(0, 5)]
+
+    Point = namedtuple("Point", "x y")
+    tree = {"b": 1, "a": [2, {3: None, "c": 4}], 5: Point({"z": 6, "y": 7}, 8)}  # keys that cannot be sorted
+    leaves, structure = pytree.tree_flatten(tree)
+    assert leaves == [1, 2, None, 4, 6, 7, 8]
+    again = pytree.tree_unflatten(leaves, structure)
+    assert again == tree
+    assert [*again] == [*tree]
+    assert pytree.tree_map(lambda x, y: [x, y], {"b": 1, "a": 2}, {"b": 3, "a": 4}) == {"b": [1, 3], "a": [2, 4]}
+    assert pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, dict) and "z" in x)[4] == {"z": 6, "y": 7}
     assert [*pytree.tree_iter((1, [2]))] == [1, 2]
     values, context = pytree._dict_flatten({"b": 1, "a": 2})
     assert pytree._dict_unflatten(values, context) == {"b": 1, "a": 2}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.comparison.cost import Cost, operations_of, together
 from xgrad.comparison.difference import difference
+from xgrad.execution.programs.cost import Cost, operations_of, together
 
 
 def sweep(x, w):

@@ -34,6 +34,7 @@ SETTINGS = [
     "jax_compilation_cache_dir",
     "jax_persistent_cache_min_compile_time_secs",
     "jax_persistent_cache_min_entry_size_bytes",
+    "jax_persistent_cache_enable_xla_caches",
 ]
 GRADIENT = "[[0.0, 8.0, 16.0], [6.0, 8.0, 10.0]]"
 

@@ -1,9 +1,10 @@
 """The pages of the site: their code runs, prints what they say, and the differences are told once."""
 
 import contextlib
-import importlib
+import importlib.util
 import io
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,17 @@ def test_what_contributing_adds_works_as_it_says(own_tables):
         assert xgrad.autograd.grad((v * weight).sum(), x)[0].tolist() == weight.flip(dim).tolist()
     mapped = xgrad.vmap(lambda row: names["flipped"](row, 0))(x)
     assert mapped.tolist() == x.flip(1).tolist()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
+def test_a_notebook_that_cannot_install_xgrad_says_so_in_one_line(path, monkeypatch, capfd):
+    cell = next(c for c in re.split(r"^# %%$", path.read_text(), flags=re.MULTILINE) if "find_spec" in c)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1))
+    with pytest.raises(SystemExit, match=r'xgrad cannot be installed here; .*: %pip install "xgrad\[.*github') as error:
+        exec(compile(cell, str(path), "exec"), {})
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr() == ("", "")
 
 
 CELL = r"(?:[^|`]|`[^`]*`)*"

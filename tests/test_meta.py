@@ -35,7 +35,7 @@ def test_operators_give_shapes_as_pytorchs(name, how):
     expected = PROGRAMS[name](torch)
     with xgrad.lazy(how == "lazy"):
         found = PROGRAMS[name](xgrad)
-    assert found.is_meta
+    assert (found.is_meta, found.is_xla) == (True, False)
     assert (found.shape, str(found.device)) == (tuple(expected.shape), "meta")
     if expected.dtype in (torch.float32, torch.bool):
         assert repr(found).replace("xgrad", "torch") == repr(expected)
@@ -114,3 +114,9 @@ print(sum(p.numel() for p in model.parameters()) > 70e9, resource.getrusage(reso
     large, kilobytes = done.stdout.split()
     assert large == "True"
     assert int(kilobytes) < 100_000
+
+
+def test_the_device_is_the_only_one_of_its_name():
+    assert xgrad.ones(2, device="meta:0").device == xgrad.device("meta:0") == xgrad.device("meta")
+    with pytest.raises(RuntimeError, match="Invalid device string: 'meta:1'"):
+        xgrad.ones(2, device="meta:1")

@@ -137,6 +137,23 @@ def test_one_file_counts_references_and_asks_for_deleted_arrays():
     assert found == {"execution/references.py"}
 
 
+def test_who_runs_it_is_asked_by_calls_but_where_microseconds_count():
+    found = {"plain": set(), "backends": set(), "always_lazy": set()}
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            read = isinstance(node, ast.Attribute) and node.attr in found and isinstance(node.ctx, ast.Load)
+            if read and isinstance(node.value, ast.Name) and node.value.id == "runner":
+                found[node.attr].add(path.relative_to(ROOT).as_posix())
+    hot = {"dispatch/call.py", "dispatch/call_pair.py", "dispatch/inplace.py", "compiler/function.py"}
+    more = {"dispatch/view.py", "execution/programs/programs.py", "compiler/compiled_program.py"}
+    assert found == {"plain": hot | more, "backends": hot, "always_lazy": set()}
+
+
+def test_the_base_imports_no_module_by_its_name():
+    for path in (ROOT / "base").rglob("*.py"):
+        assert "import_module" not in path.read_text(), path
+
+
 def test_dir_shows_what_users_may_use_and_nothing_else():
     """Modules of the engine can be imported all the same."""
     shown = dir(xgrad)
@@ -165,6 +182,17 @@ def test_dir_shows_what_users_may_use_and_nothing_else():
         assert not {"Any", "Callable", "TYPE_CHECKING", "Tensor", "jax", "np"} & set(dir(module)), name
     assert "add" in dir(xgrad.ones(1))
     assert not [n for n in dir(xgrad.ones(1)) if n.startswith("_") and not n.endswith("__")]
+
+
+def test_every_error_is_public():
+    found = {name for name, value in vars(xgrad.errors).items() if isinstance(value, type)}
+    assert set(xgrad.errors.__all__) == found
+
+
+def test_one_file_takes_what_jax_may_change():
+    for path in ROOT.rglob("*.py"):
+        if path.name != "jax_compat.py":
+            assert "jax.core" not in path.read_text(), path
 
 
 def test_files_beside_the_package_say_its_version():

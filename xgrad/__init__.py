@@ -67,6 +67,7 @@ from .base.unsupported import unsupported as _unsupported
 from .base.warn_always import is_warn_always_enabled as is_warn_always_enabled
 from .base.warn_always import set_warn_always as set_warn_always
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
+from .execution import meta as _meta  # noqa: F401 - from now on the device "meta" is known
 from .execution.lazily import lazy as lazy
 from .execution.lazily import sync as sync
 from .ops.create.constructors import BFloat16Tensor as BFloat16Tensor

@@ -1,5 +1,10 @@
 """The compile cache: a process's compiled programs, for the next process."""
 
+from .execution.programs.archive import load as load
+from .execution.programs.archive import save as save
+from .execution.programs.compiles import Compile as Compile
+from .execution.programs.compiles import CompileMetrics as CompileMetrics
+from .execution.programs.compiles import metrics as metrics
 from .execution.programs.folder import CacheInfo as CacheInfo
 from .execution.programs.folder import compile_cache_info as compile_cache_info
 from .execution.programs.folder import disable_compile_cache as disable_compile_cache

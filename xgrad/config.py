@@ -37,7 +37,7 @@ class ThreadState(threading.local):
     overrides_disabled: bool = False  # True if instances of Tensor's subclasses are plain tensors
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
     dual_level: int = -1  # the dual level that was entered, -1 outside
-    # The same, or -1 where operations propagate no tangents (in a custom jvp, say).  In inference mode it is
+    # Equal to `dual_level`, or -1 where nothing propagates tangents (in a custom jvp, say).  In inference mode it is
     # INFERENCE_LEVEL: tests for forward mode leave the fast path there too, and nothing else has to be tested.
     forward_level: int = -1
     suspended: tuple[Any, ...] | None = None  # the forward levels that _set_fwd_grad_enabled(False) put aside
@@ -53,7 +53,7 @@ class ThreadState(threading.local):
     # {"place": ..., "places": ...} before each `with device:` block that is entered, the innermost last
     places: tuple[dict[str, Any], ...] = ()
     queues: dict[Any, Any] | None = None  # {declared place: its execution.queue.Queue} of lazy backends
-    together: bool = False  # True if eager backends note programs too (execution/deferred.py)
+    together: bool = False  # True if eager backends queue programs, and do not run them at once (execution/runner.py)
     grad_layout: bool = True  # True if a gradient is stored where its variable is
     multithreading: bool = True  # set by set_multithreading_enabled, without effect
     graph_task: Any = None  # the GraphTask that this thread drives
@@ -63,7 +63,7 @@ class ThreadState(threading.local):
     random_log: dict[Any, Any] | None = None
     random_again: dict[Any, Any] | None = None  # {generator: its twin} after `random.draw_again`
     queue: Any = None  # the execution.queue.Queue of a lazy block
-    lazy: bool | None = None  # None: as `settings.lazy` says
+    lazy: bool | None = None  # None: as XGRAD_LAZY says
     lazy_blocks: tuple[Any, ...] = ()  # (block, `queue` and `lazy` before it) of those entered, the innermost last
     operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
@@ -245,14 +245,10 @@ class Settings:
     default_dtype: Any = jnp.dtype("float32")
     check_sparse = False  # True if sparse constructors check all invariants
     warn_always = False  # True if a warning that is given once is given each time
-    special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
-    lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
     torch_names = False  # True within `as_torch()`
     # Of operators and their formulas (xgrad.library), of divergences and transforms, and changes of switches, so far:
     # programs that are older are stale.
     registrations = 0
-    declared = False  # True once a declared backend is in use; `special` is then True too
-    views = False  # True once a declared backend with rules of views is in use
     narrow = "warn"  # the setting `xgrad.config.narrow`
     narrowing_said = False  # True once the warning that belongs to it was given
     # True if the user has chosen the thread that runs a CPU's programs

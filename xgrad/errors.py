@@ -18,6 +18,7 @@ __all__ = [
     "NumberOverflowError",
     "OutOfMemoryError",
     "OverlapError",
+    "PlacementError",
     "ShapeMismatchError",
     "TargetError",
     "TracedValueError",
@@ -30,7 +31,10 @@ class BackendError(builtins.NotImplementedError):
 
 
 class CompiledMismatchError(builtins.RuntimeError):
-    """A call of `xgrad.compile(..., verify=True)` did something else than the eager function."""
+    """A call of `xgrad.compile(..., verify=True)` did something else than the eager function.
+
+    Or a program that a declared backend's passes rewrote gave other values, with `verify_passes=True`.
+    """
 
 
 class DtypeDisabledError(builtins.TypeError):
@@ -58,7 +62,10 @@ class LeafInplaceError(builtins.RuntimeError):
 
 
 class LostValueError(builtins.RuntimeError):
-    """A tensor has lost its value: a program that was to write it in place failed after it had taken its memory."""
+    """A tensor has lost its value: a program that was to write it in place failed after it had taken its memory.
+
+    A lazy thread also raises it for a tensor whose program failed, and that so never had a value.
+    """
 
 
 class MutationContextError(builtins.AssertionError, builtins.RuntimeError):

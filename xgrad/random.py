@@ -31,9 +31,9 @@ from .base.missing import missing as _missing
 from .base.platforms import start
 from .config import block, state
 from .errors import TracedValueError
-from .execution.execute import runs_plainly
 from .execution.pending import Pending
 from .execution.programs.programs import jit_checked
+from .execution.runner import runner
 from .tensor import Tensor, from_foreign
 from .views.storage import traced
 
@@ -243,7 +243,7 @@ class Generator:
 
         A lazy block notes each split, so that the same block has the same program each time, and so does a trace.
         """
-        if state.trace is not None or not runs_plainly():
+        if state.trace is not None or not runner.at_once():
             return None
         here = self._here()
         with here._lock:

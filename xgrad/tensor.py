@@ -27,7 +27,7 @@ from .base.jax_compat import trace_state
 from .base.limits import out_of_memory
 from .base.platforms import STRIDED
 from .base.size import Size, unchecked
-from .config import forward_levels, settings, state
+from .config import forward_levels, state
 from .errors import InferenceTensorError, InplaceViewError
 from .execution.pending import Pending, declared_of
 from .views.chain import ViewChain
@@ -185,7 +185,7 @@ class Tensor(TensorMethods):
             return self._cache
         if isinstance(root, Tracer):
             return self._read_traced(root)
-        if self._cache is not None and settings.declared and (where := declared_of(root)) is not None:
+        if self._cache is not None and (where := declared_of(root)) is not None:
             where.runtime.stale = True  # a report distinguishes it from the first reading
         try:
             array = chain.replay(root)

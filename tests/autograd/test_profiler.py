@@ -351,14 +351,14 @@ def test_until_the_first_recorder_operators_look_for_no_mode():
     code = """
 import sys
 import xgrad
-from xgrad.config import settings
+from xgrad.execution.runner import runner
 assert not {m for m in sys.modules if "profiler" in m and m.startswith("xgrad")}, sys.modules
 from xgrad.autograd import profiler
 with profiler.record_function("block"):
     pass
-assert not settings.special
+assert runner.plain
 with profiler.profile():
-    assert settings.special
+    assert not runner.plain
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

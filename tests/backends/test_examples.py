@@ -14,6 +14,7 @@ PRINTED = {
     "no_sort": "on the host: sort at training.py:",
     "pallas_kernel": "gradient: True",
     "memory": "out of memory. Tried to allocate 4000 bytes",
+    "faults": "to the same weights: True",
 }
 
 

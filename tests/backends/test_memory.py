@@ -1,6 +1,9 @@
 """A budget counts what is alive, exactly; a write donates or copies, as the backend is declared."""
 
 import gc
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -88,3 +91,19 @@ def test_a_value_that_is_elsewhere_is_not_overwritten():
     alias = x.detach().cpu()
     x.add_(1)
     assert (values[0], alias.tolist()[0], x.tolist()[0]) == (0, 0, 1)
+
+
+def test_a_copy_on_the_host_outlives_writes_on_a_cpu_of_one_device():
+    code = """
+import xgrad
+for execution in ("eager", "lazy"):
+    x = xgrad.ones(4096, device=xgrad.Backend("chip", execution=execution)) * 1
+    alias = x.cpu()
+    for _ in range(3):
+        x.add_(1)
+        xgrad.sync()
+    assert (alias[0].item(), x[0].item()) == (1, 4)
+"""
+    env = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr

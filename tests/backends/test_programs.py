@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import xgrad
-from xgrad.execution.deferred import together
+from xgrad.execution.runner import together
 
 from ..lanes import budget
 from ..property import drawing, programs

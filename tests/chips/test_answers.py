@@ -6,7 +6,7 @@ import pytest
 
 import xgrad
 from xgrad.chips import answers
-from xgrad.comparison.cost import cost_of
+from xgrad.execution.programs.cost import cost_of
 
 STRUCT = jax.ShapeDtypeStruct((4, 4), np.float32)
 

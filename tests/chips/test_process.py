@@ -58,7 +58,7 @@ def test_a_compiler_that_takes_too_long_is_stopped(compiler):
     assert works(compiler)
 
 
-def test_an_interrupt_kills_what_the_compiler_works_on(compiler):
+def test_an_interrupt_kills_what_the_compiler_works_on(compiler, interruptible):
     assert works(compiler)
     pid = compiler._process.pid
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 import xgrad
 from xgrad.base.platforms import traced_for
 from xgrad.chips import targets
-from xgrad.comparison.cost import cost_of, operations_of
+from xgrad.execution.programs.cost import cost_of, operations_of
 
 MATRIX = jax.ShapeDtypeStruct((8, 8), np.float32)
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.cli import main, ratios
-from xgrad.cli.ratios import Counted, Result, Row, Timed
-from xgrad.cli.rows import ROWS
+from benchmarks import ratios
+from benchmarks.ratios import Counted, Result, Row, Timed
+from benchmarks.rows import ROWS
+from xgrad.cli import main
 
 from ..lanes import eager_cases
 
@@ -77,7 +78,7 @@ def test_bench_exits_with_1_when_a_row_fails(capsys, monkeypatch):
     def broken():
         raise ValueError("no such thing\nand more")
 
-    monkeypatch.setattr("xgrad.cli.bench.ROWS", [row(broken)])
+    monkeypatch.setattr("benchmarks.report.ROWS", [row(broken)])
     assert main(["bench"]) == 1
     assert capsys.readouterr().out.endswith("failed: ValueError: no such thing\n")
 

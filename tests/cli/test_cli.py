@@ -118,6 +118,9 @@ def test_demo_runs_an_epoch_and_leaves_a_picture(tmp_path):
     assert "0 in float64" in done.stdout
     assert re.search(r"^training, 1 epoch along the geometry path +eager$", done.stdout, re.MULTILINE)
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    bars = done.stderr.replace("\r", "\n").splitlines()
+    assert [line for line in bars if line.startswith("eager: compiling ...:   0%")]
+    assert "| 10/10 [" in next(line for line in bars if line.startswith("eager: 100%"))  # of 11: one compiles
 
 
 @pytest.mark.exhaustive
@@ -172,7 +175,9 @@ def test_compare_runs_a_function_on_random_inputs_of_given_shapes(capsys, user_f
 def test_compare_takes_the_inputs_that_the_file_gives(capsys, user_file):
     user_file.write_text(user_file.read_text() + "def inputs():\n    return xgrad.ones(2, 5), xgrad.ones(5)\n")
     assert main(["compare", f"{user_file}:in_place", "--repeats", "1"]) == 0
-    assert "output float32[2, 5]: equal" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "output float32[2, 5]: equal" in said.out
+    assert said.err == f"{user_file}:in_place: compiling ...\n"
 
 
 def test_compare_runs_on_declared_backends(capsys, user_file):
@@ -187,7 +192,7 @@ def test_compare_runs_on_declared_backends(capsys, user_file):
     assert main([*call, "--backends", f"{chips}:a,b", "--backends", "cpu"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["a", "b", "cpu"]
     assert main([*call, "--backends", f"{chips}:a,bad"]) == 1
-    assert "values part at operator" in capsys.readouterr().out
+    assert "values first differ at operator" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.dispatch.help_texts import FILE, written
+from xgrad.dispatch.help_texts import contents, written
 from xgrad.dispatch.tables import FUNCTIONS, METHODS
 
 SCRIPTS = pathlib.Path(xgrad.__file__).parents[1] / "scripts"
@@ -28,7 +28,7 @@ FUNCTIONS_OF_ALL = {
     for name, function in table.items()
     if not name.startswith("_") and not isinstance(function, property)
 }
-TITLES = [part.strip() for part in FILE.read_text().split("\f")[1::2]]
+TITLES = [part.strip() for part in contents().split("\f")[1::2]]
 EXAMPLES = {title: FUNCTIONS_OF_ALL[title.removeprefix("xgrad")] for title in TITLES}  # ".add", ".linalg.inv"
 
 
@@ -45,7 +45,7 @@ def make_help():
 
 def test_help_of_every_function_has_all_parts():
     for name, function in FUNCTIONS_OF_ALL.items():
-        paragraphs = (function.__doc__ or "").split("\n\n")
+        paragraphs = str(function.__doc__).split("\n\n")
         found = [p.partition(":")[0] for p in paragraphs if p.startswith(PARTS)]
         assert found == [*PARTS], name
         assert any(p.startswith(">>> import xgrad\n>>> ") for p in paragraphs), name
@@ -56,23 +56,23 @@ def test_help_begins_with_the_docstring_of_the_source():
     for name, function in FUNCTIONS_OF_ALL.items():
         own = inspect.cleandoc(written(function)).split("\n\n")
         own = [p for p in own if not p.startswith(">>> ")]
-        assert function.__doc__.split("\n\n")[: len(own)] == own, f"run scripts/make_help.py: {name}"
+        assert str(function.__doc__).split("\n\n")[: len(own)] == own, f"run scripts/make_help.py: {name}"
 
 
 def test_help_says_what_the_declaration_says_of_backward(make_help):
     for entry in make_help.entries():
         if entry.operator is not None:
             words = " ".join(f"Backward: {make_help.backward(entry)}".split())
-            assert words in " ".join(entry.function.__doc__.split()), f"run scripts/make_help.py: {entry.public}"
+            assert words in " ".join(str(entry.function.__doc__).split()), f"run scripts/make_help.py: {entry.public}"
 
 
 def test_help_names_a_function_that_torch_has():
     for name, function in FUNCTIONS_OF_ALL.items():
-        path = re.search(r"^Source: PyTorch's torch\.([\w.]+?)[.;](?:\s|$)", function.__doc__, re.MULTILINE)
+        path = re.search(r"^Source: PyTorch's torch\.([\w.]+?)[.;](?:\s|$)", str(function.__doc__), re.MULTILINE)
         value = torch
         for part in path[1].split(".") if path else ():
             value = getattr(value, part)
-        assert path or "PyTorch has no function of this name" in function.__doc__, name
+        assert path or "PyTorch has no function of this name" in str(function.__doc__), name
 
 
 @pytest.mark.exhaustive
@@ -82,7 +82,7 @@ def test_examples_of_help_run(part):
     parser, report = doctest.DocTestParser(), []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     for title in TITLES[part::30]:
-        runner.run(parser.get_doctest(EXAMPLES[title].__doc__, {}, title, None, 0), out=report.append)
+        runner.run(parser.get_doctest(str(EXAMPLES[title].__doc__), {}, title, None, 0), out=report.append)
     outcome = runner.summarize(verbose=False)
     assert outcome.attempted > 50
     assert outcome.failed == 0, "".join(report)
@@ -97,7 +97,7 @@ def test_texts_are_what_the_script_makes(part, make_help):
     done = subprocess.run([sys.executable, SCRIPTS / "make_help.py", *names], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for name in names:
-        assert FUNCTIONS_OF_ALL[f".{name}"].__doc__.strip() in done.stdout, f"run scripts/make_help.py: {name}"
+        assert str(FUNCTIONS_OF_ALL[f".{name}"].__doc__).strip() in done.stdout, f"run scripts/make_help.py: {name}"
 
 
 @pytest.mark.parametrize("function", [xgrad.softmax, xgrad.Tensor.softmax, xgrad.ones(2).mul, xgrad.linalg.inv])
@@ -108,11 +108,26 @@ def test_help_is_shown_by_pydoc_and_inspect(function):
 
 
 def test_help_of_softmax_says_what_is_saved():
-    assert "node `SoftmaxBackward0`; for `input` it saves `result`" in xgrad.softmax.__doc__
-    assert "`NotImplementedError` for bools, integers and complex numbers" in xgrad.softmax.__doc__
+    assert "node `SoftmaxBackward0`; for `input` it saves `result`" in f"{xgrad.softmax.__doc__}"
+    assert "`NotImplementedError` for bools, integers and complex numbers" in repr(xgrad.softmax.__doc__)
     assert inspect.cleandoc(written(xgrad.softmax)).startswith("exp(x) over its sum along `dim`")
 
 
 def test_python_without_docstrings_has_no_help_either():
     code = "import xgrad; assert xgrad.softmax.__doc__ is None, xgrad.softmax.__doc__"
     subprocess.run([sys.executable, "-OO", "-c", code], check=True)
+
+
+def test_the_texts_are_read_when_the_first_one_is_shown():
+    code = """
+import pathlib, sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" and "help.z" in str(args[0]) else None)
+import xgrad
+assert xgrad.softmax.__doc__.startswith("exp(x) over its sum"), xgrad.softmax.__doc__
+assert not opened
+print(xgrad.softmax.__doc__, xgrad.Tensor.softmax.__doc__, xgrad.linalg.inv.__doc__)
+assert len(opened) == 1
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.count("Backward: ") == 3

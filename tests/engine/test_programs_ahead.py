@@ -11,10 +11,10 @@ import pytest
 
 import xgrad
 import xgrad.nn.functional as F
-from xgrad.config import settings
 from xgrad.execution.programs import ahead
 from xgrad.execution.programs.ahead import compile_ahead, compiled
 from xgrad.execution.programs.programs import jit_checked
+from xgrad.execution.runner import runner
 
 pytestmark = pytest.mark.eager("launches")
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.eager("launches")
 @pytest.fixture(autouse=True)
 def _no_backend_is_declared(monkeypatch):
     """As in a new process: an earlier test may have declared one."""
-    monkeypatch.setattr(settings, "declared", False)
+    monkeypatch.setattr(runner, "backends", False)
 
 
 def network(size):
@@ -139,7 +139,7 @@ def test_operands_of_numpy():
     assert compiled.count == before
 
 
-def test_an_interrupt_ends_the_wait(monkeypatch):
+def test_an_interrupt_ends_the_wait(monkeypatch, interruptible):
     """Programs that wait are not compiled any more, and no thread is left."""
 
     class Slow:

@@ -26,7 +26,7 @@ def fails():
 
 
 def dropped(read):
-    with pytest.raises(RuntimeError, match="dropped before it was evaluated"):
+    with pytest.raises(xgrad.errors.LostValueError, match="has no value"):
         read()
 
 

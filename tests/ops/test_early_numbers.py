@@ -6,8 +6,8 @@ import pytest
 
 import xgrad
 from xgrad.base import threefry
-from xgrad.config import settings
 from xgrad.execution.programs.ahead import compiled
+from xgrad.execution.runner import runner
 from xgrad.ops.create import host_first as early
 from xgrad.random import default_generator
 
@@ -29,7 +29,7 @@ DRAWS = {
 def first(monkeypatch):
     """As in a new process: no kind was made yet, and no backend declared."""
     monkeypatch.setattr(early, "_made", {})
-    monkeypatch.setattr(settings, "declared", False)
+    monkeypatch.setattr(runner, "backends", False)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -115,3 +115,13 @@ def test_in_a_compiled_function():
         quantize(xgrad.tensor(X)).tolist()
         == torch.fake_quantize_per_tensor_affine(torch.tensor(X), 0.1, 0, -8, 7).tolist()
     )
+
+
+@pytest.mark.parametrize(("scale", "zero_point"), [(0.1, 1.0), (0.5, [1.5])])
+def test_a_zero_point_that_is_a_floating_tensor_is_cut_to_an_integer(scale, zero_point):
+    ours, theirs = (
+        trained(T, lambda x: T.fake_quantize_per_tensor_affine(x, T.tensor(scale), T.tensor(zero_point), -2, 30))  # noqa: B023
+        for T in (xgrad, torch)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-6)

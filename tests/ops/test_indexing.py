@@ -108,6 +108,26 @@ def test_forward_mode_is_the_transpose_of_reverse_mode(name):
     np.testing.assert_allclose(tangent.sum().item(), ((gx * t).sum() + (gy * u).sum()).item(), rtol=1e-10)
 
 
+def test_scatter_takes_a_number_that_is_a_tensor():
+    index = [[0], [2]]
+    for x, value, options in (
+        (np.zeros((2, 3), "float32"), 5, {}), (np.zeros((2, 3), "bool"), True, {}),
+        (np.ones((2, 3), "float16"), 3.0, {"reduce": "multiply"}),
+    ):  # fmt: skip
+        ours = xgrad.tensor(x).scatter_(1, xgrad.tensor(index), value=xgrad.tensor(value), **options)
+        theirs = torch.tensor(x).scatter_(1, torch.tensor(index), value=torch.tensor(value), **options)
+        assert ours.dtype == x.dtype
+        assert ours.tolist() == theirs.tolist()
+        plain = xgrad.tensor(x).scatter(1, xgrad.tensor(index), value, **options)
+        assert plain.tolist() == theirs.tolist()
+    x = xgrad.zeros(2, 3, requires_grad=True)
+    x.scatter(1, xgrad.tensor(index), value=xgrad.tensor(2.0)).sum().backward()
+    assert x.grad.tolist() == [[0.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
+    for wrong in (xgrad.ones(2, 1), xgrad.tensor(1.0, requires_grad=True)):
+        with pytest.raises(TypeError, match="without dimensions"):
+            x.scatter(1, xgrad.tensor(index), value=wrong)
+
+
 def test_scatter_with_add():
     x, src = xgrad.ones(3, requires_grad=True), xgrad.tensor([2.0, 3.0], requires_grad=True)
     out = x.scatter(0, xgrad.tensor([1, 1]), src, reduce="add")

@@ -72,6 +72,34 @@ def test_embedding_bag(mode):
     agree(function, random(4, 3), order=1)
 
 
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("weight", "rows"),
+    [
+        ([[1, 2], [1, 2]], [0, 1]), ([[NAN, 2], [1, NAN]], [0, 1]), ([[NAN, 2], [1, NAN]], [1, 0]),
+        ([[-INF, 2], [-INF, 4]], [0, 1]),
+    ],
+)  # fmt: skip
+def test_the_first_of_equal_maxima_of_a_bag_has_the_gradient(weight, rows):
+    found = []
+    for T in (torch, xgrad):
+        w = T.tensor(weight, dtype=T.float32, requires_grad=True)
+        bags = T.nn.functional.embedding_bag(T.tensor(rows), w, T.tensor([0]), mode="max")
+        bags.sum().backward()
+        indices = T.embedding_bag(w, T.tensor(rows), T.tensor([0]), mode=2)[3]
+        found.append([x.detach().numpy().tolist() for x in (bags, w.grad, indices)])
+    np.testing.assert_equal(found[1], found[0])
+
+
+def test_rows_out_of_range_are_errors_in_the_short_form_too():
+    weight = xgrad.ones(2, 3)
+    for index in (2, -1):
+        with pytest.raises(IndexError, match="out of bounds"):
+            xgrad.embedding(weight, xgrad.tensor([index]))
+
+
 @pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("mode", [0, 1, 2])
@@ -229,6 +257,33 @@ def test_pad_with_a_value():
 )
 def test_interpolate(mode, shape, options):
     agree(lambda f, x: f.interpolate(x, mode=mode, **options), random(*shape), order=1)
+
+
+@pytest.mark.parametrize("size", [(9, 7), (21, 4)])
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("nearest", {}),
+        ("nearest-exact", {}),
+        ("bilinear", {"antialias": True}),
+        ("bilinear", {"align_corners": True}),
+        ("bicubic", {}),
+        ("bicubic", {"antialias": True}),
+    ],
+)
+def test_interpolate_of_an_image_of_bytes(mode, options, size):
+    image = np.random.RandomState(0).randint(0, 256, (1, 3, 13, 16)).astype("uint8")
+    agree(lambda f, x: f.interpolate(x, size, mode=mode, **options), image, order=0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape"), [("area", (1, 1, 4, 4)), ("linear", (1, 1, 4)), ("trilinear", (1, 1, 4, 4, 4))]
+)
+def test_interpolate_refuses_other_whole_numbers(mode, shape):
+    with pytest.raises(NotImplementedError, match="not implemented for 'Byte'"):
+        F.interpolate(xgrad.zeros(shape, dtype=xgrad.uint8), 2, mode=mode)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+        F.interpolate(xgrad.zeros(1, 1, 4, 4, dtype=xgrad.int32), 2)
 
 
 @pytest.mark.one_in(2)

@@ -103,8 +103,18 @@ def test_clone_and_copies_share_nothing():
         (lambda T: T.ones(3).tril(), "at least 2 dimensions"),
         (lambda T: T.ones(3).repeat_interleave(T.tensor([1, 2]), 0), "must have the same size"),
         (lambda T: T.ones(3).repeat_interleave(-1), "negative"),
+        (lambda T: T.tensor([1, 2]).repeat_interleave(T.tensor([1, 2]), output_size=5), "does not match required size"),
+        (lambda T: T.repeat_interleave(T.tensor([1, 2]), output_size=2), "does not match required size"),
         (lambda T: T.select_scatter(T.ones(2, 2), T.ones(3), 0, 0), "size equal to the slice"),
     ],
 )
 def test_wrong_arguments(program, match):
     same_error(program, match)
+
+
+def test_sums_to_a_size_of_integers_do_not_wrap_around():
+    assert xgrad.full((200,), 100, dtype=xgrad.int8).sum_to_size(1).tolist() == [20_000]
+    assert xgrad.ones(2, 3, dtype=xgrad.bool).sum_to_size(2, 1).tolist() == [[3], [3]]
+    with pytest.raises(RuntimeError, match="does not match required size"):
+        xgrad.ones(2, 3).repeat_interleave(2, 1, output_size=5)
+    assert xgrad.ones(2, 3).repeat_interleave(2, 1, output_size=6).shape == (2, 6)

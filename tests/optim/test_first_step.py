@@ -7,8 +7,8 @@ import threading
 import pytest
 
 import xgrad
-from xgrad.config import settings
 from xgrad.execution.programs.ahead import compiled, expected
+from xgrad.execution.runner import runner
 
 pytestmark = pytest.mark.eager("launches")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.eager("launches")
 @pytest.fixture(autouse=True)
 def _no_backend_is_declared(monkeypatch):
     """As in a new process: an earlier test may have declared one."""
-    monkeypatch.setattr(settings, "declared", False)
+    monkeypatch.setattr(runner, "backends", False)
 
 
 OPTIMIZERS = {

@@ -391,12 +391,34 @@ class BackendMemory(Kind):
         assert used == 4 * N, f"{used} bytes are counted, and {4 * N} in use"
 
 
+class BackendFaults(Kind):
+    """Writes on a declared backend whose launches fail now and then, beside the interrupts."""
+
+    def make(self):
+        if not hasattr(self, "chip"):
+            faults = xgrad.backends.Faults(launch=0.1, memory=0.1, taken=0.0)
+            self.chip = xgrad.Backend("failing", faults=faults)
+        self.x = self.one = None
+        while self.one is None:
+            with contextlib.suppress(RuntimeError):
+                self.x, self.one = xgrad.zeros(N, device=self.chip), xgrad.ones(N, device=self.chip)
+
+    def work(self):
+        with contextlib.suppress(jax.errors.JaxRuntimeError, xgrad.errors.OutOfMemoryError):
+            self.x.add_(self.one)
+
+    def check(self):
+        versions(self.x, values(self.x))
+
+
 KINDS = {
     "eager": Eager, "recorded": Recorded, "view": View, "recorded view": RecordedView, "filled": Filled,
     "accumulation": Accumulated, "copy slices": ThroughViews, "compiled step": Step, "optimizer": Optimizer,
     "several tensors": Several, "lazy writes": Lazily,
     "compiled backward": CompiledBackward, "resize_": Resized, "modes": Modes,
-    "blocks": Blocks, "backend memory": BackendMemory,  # the last one: from then on all look for backends
+    "blocks": Blocks,
+    # The last ones: from then on all look for backends.
+    "backend memory": BackendMemory, "backend faults": BackendFaults,
 }  # fmt: skip
 
 

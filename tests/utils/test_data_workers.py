@@ -1,6 +1,8 @@
 """The loader's workers: threads that read ahead."""
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -173,6 +175,17 @@ def test_threads_end_with_their_iterator(persistent):
     gc.collect()
     assert all_gone()
     assert dataset() is None
+
+
+def test_a_program_ends_quietly_in_the_middle_of_an_epoch():
+    """Python takes modules apart before it deletes what a script's names refer to."""
+    script = (
+        "from xgrad.utils.data import DataLoader\n"
+        "batches = iter(DataLoader(range(100), batch_size=2, num_workers=2))\n"
+        "next(batches)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_persistent_workers_are_started_once():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.lanes import budget
 from tests.traced import evaluated
-from xgrad import config
+from xgrad.execution.runner import runner
 from xgrad.views import chain as chain_module
 from xgrad.views import program
 from xgrad.views.chain import ViewChain
@@ -479,7 +479,7 @@ def test_a_row_of_a_view_is_a_view_of_the_root():
 
 def test_the_first_reads_put_no_start_on_the_device(monkeypatch):
     put = []
-    monkeypatch.setattr(config.settings, "special", False)  # True once a test has declared a backend
+    monkeypatch.setattr(runner, "plain", True)  # False once a test has declared a backend
     monkeypatch.setattr(program, "_scalars", {})
     monkeypatch.setattr(program, "_on_device", lambda value: put.append(int(value)) or jnp.int32(value))
     root, array = ViewChain.root((97, 3), np.dtype("float32")), jnp.arange(291, dtype=np.float32).reshape(97, 3)

@@ -7,9 +7,9 @@ import pytest
 
 import xgrad
 from xgrad.base.platforms import tracing_for
-from xgrad.config import settings
 from xgrad.execution.fused import Fused
 from xgrad.execution.programs.programs import PartRead, jit_checked
+from xgrad.execution.runner import runner
 from xgrad.views.chain import ViewChain
 
 VIEWS = [
@@ -92,7 +92,7 @@ def test_no_gather_is_left_where_slices_are_few():
 
 
 def test_a_part_is_read_with_options_only_where_it_is_a_program_of_its_own(monkeypatch):
-    monkeypatch.setattr(settings, "special", False)  # no thread is lazy, and no backend declared
+    monkeypatch.setattr(runner, "plain", True)  # no thread is lazy, and no backend declared
     read = PartRead(lambda array, start: jax.lax.dynamic_slice(array, (start,), (2,)), "cpu", {})
     calls = []
     run = read.run

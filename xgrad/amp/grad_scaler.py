@@ -19,7 +19,7 @@ import numpy as np
 from ..autograd.grad_mode import no_grad
 from ..base.dtypes import float16
 from ..config import state
-from ..execution.execute import queue_now
+from ..execution.runner import runner
 from ..optim.placing import outside_of_trace
 from ..tensor import Tensor, from_array
 from . import scaling
@@ -243,7 +243,7 @@ class GradScaler:
                 raise RuntimeError(_IN_PYTHON.format(why))
             return unless
         begun = getattr(optimizer, "_begun", None)
-        if begun is None or args or kwargs or (state.overlay is None and queue_now() is None):
+        if begun is None or args or kwargs or (state.overlay is None and runner.queue() is None):
             return None
         # An overlay: verify= compares this call with the program's, which makes the state of a skipped step too.
         return unless if not optimizer._unskippable() and (state.overlay is not None or begun()) else None

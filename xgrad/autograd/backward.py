@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ..base import dtypes
 from ..base.size import Size
+from ..base.tracebacks import shorten
 from ..batching.batched_tensor import VmapLevel, in_level, inner_value, remove_batch, wrap
 from ..config import settings, state
 from ..dispatch import tables
@@ -217,6 +218,9 @@ def backward(
         if compiled is not None:
             use(compiled)
         execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
+    except BaseException as error:
+        shorten(error)
+        raise
     finally:
         state.compiled = before
 
@@ -301,6 +305,9 @@ def grad(
         if compiled is not None:
             use(compiled)
         results = run(edges, values, targets, keep, create_graph)
+    except BaseException as error:
+        shorten(error)
+        raise
     finally:
         state.compiled = before
     for i, (x, result) in enumerate(zip(wanted, results, strict=True)):

@@ -18,7 +18,7 @@ import numpy as np
 from ..base.jax_compat import Tracer
 from ..base.platforms import traced_for
 from ..engine.saved_variable import plain_entry
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
 

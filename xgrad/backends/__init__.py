@@ -7,11 +7,13 @@ from typing import Any
 
 from ..base.missing import MissingNameError
 from ..views.rules import ViewRule as ViewRule
+from . import passes as passes
 from .backend import Backend as Backend
 from .cost import Cost as Cost
+from .faults import Faults as Faults
 from .torch_names import LIBRARIES as _LIBRARIES
 
-__all__ = ["Backend", "Cost", "ViewRule"]
+__all__ = ["Backend", "Cost", "Faults", "ViewRule", "passes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,10 +16,12 @@ import jax
 from ..base import declared
 from ..base.devices import device, placement_of
 from ..chips import target as chip
+from ..execution.queue import MOST
 from ..views.rules import rules_named
 from . import names
 from .active import Active
 from .cost import Cost
+from .faults import Faults
 from .report import Report
 from .runtime import Runtime
 from .without import dtypes_left, dtypes_named, lacking, named
@@ -59,6 +61,14 @@ class Backend:
     programs take, what they move, and whether they fit, where it is installed (`backend.target.missing`).  `memory` is
     the chip's unless it is given.  With a topology, `on` has as many devices.
 
+    `faults`: an `xgrad.backends.Faults`: launches, memory, transfers, bits that fail, and a device that is lost.
+    `passes`: functions from a closed jaxpr (`jax.make_jaxpr`) to another one, through which each program goes before it
+    is lowered: an operator's, a view's, a queue's, a compiled step's.  `xgrad.backends.passes` has two, and what makes
+    them short.  `verify_passes`: True if each program also runs without them, and other values are an error.
+    `fuse`: how what was noted is cut into programs: "all", one; "operator", one for each; n, at most n operators in
+    one; a list of operators, as in `without`: these are programs of their own.
+    `pending`: a lazy backend's operations that wait at most, before they run.
+
     A Backend is a device wherever one goes.  `register()` makes its name a device string; `activate()` is a block in
     which new tensors are made on it.
 
@@ -86,6 +96,11 @@ class Backend:
     memory: int | None = None
     cost: Cost | None = None
     target: Any = None
+    faults: Faults | None = None
+    passes: Sequence[Callable[[Any], Any]] = ()
+    verify_passes: bool = False
+    fuse: int | str | Sequence[str] | None = None
+    pending: int = MOST
     _runtime: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -95,7 +110,7 @@ class Backend:
             raise ValueError(
                 f"Backend: the name is an identifier and none of {', '.join(_TAKEN)}, but got {self.name!r}"
             )
-        for name in ("strides", "donation"):
+        for name in ("strides", "donation", "verify_passes"):
             if not isinstance(value := getattr(self, name), bool):
                 raise TypeError(f"Backend '{self.name}': {name} must be True or False, but got {value!r}")
         if self.execution not in ("eager", "lazy"):
@@ -112,6 +127,17 @@ class Backend:
             raise TypeError(f"Backend '{self.name}': without is a list of operators' names, but got {self.without!r}")
         if not isinstance(self.lowerings, Mapping) or not all(map(callable, self.lowerings.values())):
             raise TypeError(f"Backend '{self.name}': lowerings is {{operator: function}}, but got {self.lowerings!r}")
+        if self.faults is not None and not isinstance(self.faults, Faults):
+            raise TypeError(f"Backend '{self.name}': faults is an xgrad.backends.Faults, but got {self.faults!r}")
+        if not isinstance(self.passes, Sequence) or not all(map(callable, self.passes)):
+            raise TypeError(
+                f"Backend '{self.name}': passes is a list of functions, each from a closed jaxpr to another one, but "
+                f"got {self.passes!r}"
+            )
+        if isinstance(self.pending, bool) or not isinstance(self.pending, int) or self.pending < 1:
+            raise ValueError(f"Backend '{self.name}': pending is a number of operations, but got {self.pending!r}")
+        object.__setattr__(self, "fuse", self._fuse())
+        object.__setattr__(self, "passes", (*self.passes,))
         given = {named(self.name, name): function for name, function in self.lowerings.items()}
         dtypes = None if self.dtypes is None else dtypes_named(self.name, self.dtypes)
         for name, value in (
@@ -127,6 +153,22 @@ class Backend:
             self._aim(len(on))
         missing = lacking(self.name, self.without) - given.keys()
         object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without)))
+
+    def _fuse(self) -> int | tuple[str, ...] | None:
+        """Return `fuse` in one form: a number, names, or None.  Raises `ValueError` for any other value."""
+        fuse: Any = self.fuse
+        if fuse is None or fuse == "all":
+            return None
+        if fuse == "operator":
+            return 1
+        if isinstance(fuse, int) and not isinstance(fuse, bool) and fuse > 0:
+            return fuse
+        if isinstance(fuse, Sequence) and not isinstance(fuse, str) and all(isinstance(name, str) for name in fuse):
+            return (*fuse,)
+        raise ValueError(
+            f"Backend '{self.name}': fuse is 'all', 'operator', a number of operators, or a list of operators that are "
+            f"programs of their own, but got {fuse!r}"
+        )
 
     def _aim(self, devices: int) -> None:
         """Take a target, and its memory.  Raises `TypeError` and `ValueError` for what cannot be one."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..autograd.grad_mode import no_grad
 from ..base.devices import placement_of
-from ..execution.execute import suspended
 from ..execution.pending import quietly
+from ..execution.runner import suspended
 from ..tensor import from_foreign
 
 

@@ -32,6 +32,16 @@ class Fallback(NamedTuple):
     line: str
 
 
+class Fault(NamedTuple):
+    """A failure that the backend's `faults` injected: its kind, the launch's or transfer's number, and its program."""
+
+    kind: str
+    number: int
+    operator: str
+    line: str
+    detail: str  # of a bit that was flipped: where
+
+
 class Apart(NamedTuple):
     """A view that is a copy: the operation, the line that made it, and a weak reference to the other array."""
 
@@ -77,6 +87,7 @@ class Events:
         self.parted: Counter[tuple[str, str, str]] = Counter()  # writes that an alias would have shown, with their line
         self.fallbacks: dict[Fallback, Sum] = {}
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
+        self.faults: list[Fault] = []
         self.sent, self.received = Sum(), Sum()
         self.peak: int = 0
 

@@ -16,11 +16,15 @@ from ..execution.queue import Queue
 class DeviceQueue(Queue):
     """Programs of one thread that wait on a lazy backend."""
 
-    plain = False
+    plain, cut = False, None
 
     def __init__(self, runtime: Any) -> None:
         super().__init__()
         self.runtime = runtime
+        self.most = runtime.backend.pending
+        launching = runtime.launching
+        if launching is not None and launching.shapes:
+            self.rules, self.cut = launching, launching.shape
 
     def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
         out = super().note(program, operands, owners)
@@ -35,6 +39,8 @@ class DeviceQueue(Queue):
     def _donated(self, alive: list[Any]) -> tuple[int, ...]:
         runtime = self.runtime
         donated = super()._donated(alive)
+        if runtime.launching is not None and runtime.launching.verify:
+            donated = ()  # the program without passes has them first
         if not runtime.backend.donation:
             for events in runtime.reports:
                 for i in donated:
@@ -44,6 +50,14 @@ class DeviceQueue(Queue):
         if runtime.memory.short_of(size):
             runtime.memory.require(size, f"the results of {len(self.entries)} operations", runtime.line())
         return donated
+
+    def _run(self, fused: Any, values: list[Any], out: list[Any], spare: list[Any]) -> None:
+        launching = self.runtime.launching
+        fused.run(values, out, spare) if launching is None else launching.fused(fused, values, out, spare)
+
+    def run_entry(self, program: Any, operands: list[Any]) -> Any:
+        launching = self.runtime.launching
+        return program.run(*operands) if launching is None else launching.run(program, operands)
 
     def _evaluate(self, reason: str, line: Any) -> None:
         if not self.runtime.reports:
@@ -75,8 +89,10 @@ class DeviceQueue(Queue):
                         self.runtime.memory.hold(p)
 
 
-def queue_of(runtime: Any) -> DeviceQueue:
-    """Return this thread's queue of a lazy backend."""
+def queue_of(runtime: Any) -> DeviceQueue | None:
+    """Return the queue in which this thread notes the programs of a backend now; None if they run at once."""
+    if not (runtime.lazy or state.together):
+        return None
     queues = state.queues
     if queues is None:
         queues = state.queues = {}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..base.table import Row, Table, Tabled, axes, number, seconds, size
-from ..comparison.cost import cost_of
+from ..execution.programs.cost import cost_of
 from .cost import Cost
 from .events import Events, Launch
 from .on_target import OnTarget
@@ -201,6 +201,7 @@ class Report(Tabled):
                 for (name, line, written), count in events.parted.items()
             ],
             "fallbacks": [{**key._asdict(), **told(found)} for key, found in events.fallbacks.items()],
+            "faults": [fault._asdict() for fault in events.faults],
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
             "peak memory": events.peak,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
@@ -248,6 +249,12 @@ class Report(Tabled):
             row(f"not shown by {name} of {line}", f"{number(count)} written at {written}")
         for key, counted in sorted(events.fallbacks.items(), key=lambda item: -item[1].bytes)[:_MOST]:
             both(f"on the host: {key.operator} at {key.line}", counted)
+        if events.faults:
+            row("faults injected", number(len(events.faults)))
+        for fault in events.faults[:_MOST]:
+            event = "transfer" if fault.kind == "link" else "launch"
+            detail = f": {fault.detail}" if fault.detail else ""
+            row(f"  {fault.kind}", f"{event} {number(fault.number)}, {fault.operator} at {fault.line}{detail}")
         both("from the host", events.received)
         both("to the host", events.sent)
         row("peak memory", size(events.peak))

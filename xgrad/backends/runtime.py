@@ -26,7 +26,6 @@ from ..base.dtypes import x64_enabled
 from ..base.jax_compat import Tracer
 from ..base.platforms import STRIDED, local_devices
 from ..batching.batched_kernel import BatchedOperator, batched_operator
-from ..config import settings, state
 from ..dispatch.kernel import kernel_of
 from ..dispatch.operator import Operator
 from ..errors import BackendError
@@ -34,10 +33,12 @@ from ..execution.donation import Writing, run_writing
 from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.programs.programs import Known
+from ..execution.runner import runner
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
 from .events import Events, Fallback, Launch
+from .launching import Launching
 from .lazily import queue_of
 from .lowering import is_lowered, lowered
 from .memory import Memory
@@ -64,6 +65,8 @@ class Runtime:
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
+        special = backend.faults is not None or backend.passes or backend.fuse is not None
+        self.launching: Launching | None = Launching(self) if special else None
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
@@ -77,8 +80,7 @@ class Runtime:
         """Return the place.  From now on operators look for declared backends among their operands."""
         if self.backend.strides:
             STRIDED.add(self.backend.name)
-        settings.declared = settings.special = True
-        settings.views = settings.views or self.views is not None
+        runner.expect_backends(views=self.views is not None)
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -115,8 +117,8 @@ class Runtime:
         if lack:
             return self._elsewhere(program, operands, lack)
         shard = spread_of((*operands,)) if self.several else None
-        if (self.lazy or state.together) and program.lazy and shard is None:
-            out = queue_of(self).note(program, operands)
+        if program.lazy and shard is None and (queue := queue_of(self)) is not None:
+            out = queue.note(program, operands)
             return self.adopted(out, operands, [*operands])
         layout = self._layout(program)
         if shard is None and layout is None:  # else only XLA knows what each device will have
@@ -126,7 +128,9 @@ class Runtime:
             values = gathered(values, shard)
         if program.__class__ is not Known:
             self._launch(program, values)
-        return self.adopted(program.run(*values), operands, values, layout)
+        launching = None if program.__class__ is Known else self.launching
+        out = program.run(*values) if launching is None else launching.run(program, values)
+        return self.adopted(out, operands, values, layout)
 
     def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: nothing else refers to the array.
@@ -141,14 +145,16 @@ class Runtime:
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
         # A queue donates what nothing refers to when it is evaluated.
-        mine = alone and whole.owned and (bool(pinned) or not (self.lazy or state.together))
+        mine = alone and whole.owned and (bool(pinned) or queue_of(self) is None)
         if self.several and not pinned and spread_of(operands) is not None:
             mine = False  # the program runs on all of their devices
         if mine and not self.backend.donation:
             for events in self.reports:
                 events.copies.add(whole.nbytes)
         known = program.__class__ is not FunctionType  # else the new value is computed already
-        if not known or not (mine and self.backend.donation) or self._lack(program, (whole, *operands)):
+        launching = self.launching
+        copies = not self.backend.donation or (launching is not None and launching.verify)
+        if not known or not mine or copies or self._lack(program, (whole, *operands)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
@@ -163,10 +169,14 @@ class Runtime:
         self._launch(program, [inside[0], *values], (0,))
         whole.value = None
         try:
-            run_writing(writing, made, inside, tuple(values))
+            if launching is None:
+                run_writing(writing, made, inside, tuple(values))
+            else:
+                launching.write(program, writing, made, inside, tuple(values))
         finally:  # no call in this block
-            whole.value = made[0] if made else inside[0]
-        out.append(whole)
+            whole.value = made[0] if made else inside[0]  # None: it is lost
+            if made:  # after an interrupt too: then the version rises
+                out[:] = (whole,)
 
     def _as_before(self, new: Any, whole: Any) -> Any:
         """Return what a write gave, on the devices of what it wrote."""
@@ -201,6 +211,8 @@ class Runtime:
             raise self.refusal(program.operator or program.name, operands, lack)
         reason = f"'{program.operator or program.name}', which {FALLBACK}"
         values = [plain(x, reason) for x in operands]
+        if self.launching is not None:
+            self.launching.transfer(2)
         shards = self.several and spread_of((*operands,)) is not None
         if self.device is not None or shards:
             values = jax.device_put(values, jax.local_devices(backend="cpu")[0])
@@ -263,17 +275,19 @@ class Runtime:
 
     def launched(self, fused: Any, reasons: list[str]) -> None:
         """Count a program of a queue that ran, and why it was compiled."""
-        donate = tuple([i + 1 for i in fused.donated])
-        name, structs = f"{len(fused.programs)} operations", [one(), *fused.structs]
-        launch = Launch(name, fused.jitted, structs, True, False, donate, fused.reads)
+        for part in [fused] if fused.segments is None else [each.program for each in fused.segments.parts]:
+            donate, count = tuple([i + 1 for i in part.donated]), len(part.programs)
+            name = f"{count} operations" if count > 1 else part.programs[0].name
+            launch = Launch(name, part.jitted, [one(), *part.structs], count > 1, False, donate, part.reads)
+            for events in self.reports:
+                events.launch(part, launch)
         for events in self.reports:
-            events.launch(fused, launch)
             events.programs += reasons
 
     def settle(self) -> None:
         """Run what waits in this thread."""
-        if self.lazy or state.together:
-            queue_of(self).evaluate("a report")
+        if (queue := queue_of(self)) is not None:
+            queue.evaluate("a report")
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
         """Return the error for an operator that is computed nowhere."""
@@ -359,6 +373,8 @@ class Runtime:
             return array
         if self.backend.fallback == "error":
             self._storable(array)
+        if self.launching is not None:
+            self.launching.transfer()
         committed = isinstance(array, jax.Array) and array.committed and (self.device is None or spread(array))
         if committed and layout is None:
             array = np.asarray(array)  # committed to none, as all arrays of this backend
@@ -384,6 +400,8 @@ class Runtime:
 
     def sent(self, array: Any) -> Any:
         """Return the plain array behind one of this backend, for the host or another device."""
+        if self.launching is not None:
+            self.launching.transfer()
         for events in self.reports:
             events.sent.add(array.nbytes)
         return array

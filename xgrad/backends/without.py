@@ -49,8 +49,8 @@ def operators() -> dict[str, set[str]]:
     return {name: spellings(name) for name in names if not name.startswith("_")}
 
 
-def lacking(backend: str, patterns: Iterable[str]) -> frozenset[str]:
-    """Return the operators that patterns name.  Raises `ValueError` for one that names none."""
+def lacking(backend: str, patterns: Iterable[str], field: str = "without") -> frozenset[str]:
+    """Return the operators that the patterns of a field name.  Raises `ValueError` for one that names none."""
     known, found = operators(), set()
     for pattern in patterns:
         pattern = pattern.removeprefix("aten::")
@@ -62,7 +62,7 @@ def lacking(backend: str, patterns: Iterable[str]) -> frozenset[str]:
         matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
         if not matched and pattern != "complex":
             raise ValueError(
-                f"Backend '{backend}': without={pattern!r} matches no operator. {_instead(pattern, known)}"
+                f"Backend '{backend}': {field}={pattern!r} matches no operator. {_instead(pattern, known)}"
             )
         found |= matched
     return frozenset(found)

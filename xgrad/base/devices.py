@@ -12,7 +12,6 @@ More than 450 lines: one place distinguishes names, places and shardings.
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from math import prod
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -29,6 +28,11 @@ from .jax_compat import Tracer
 from .platforms import STRIDED, local_devices, traced_for
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
+# PyTorch's other devices, which can be named, and compared with others.
+_ELSEWHERE = frozenset([
+    "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "mkldnn", "mps", "mtia", "opencl", "opengl", "privateuseone",
+    "ve", "vulkan", "xpu",
+])  # fmt: skip
 
 
 class device(Immutable):
@@ -195,10 +199,8 @@ def placement_of(spec: Any) -> Any:
     name, _, number = spec.partition(":")
     place = registered(name)
     if place is not None and (number or "0") == "0":
-        return place
-    if spec == "meta":
-        return import_module("xgrad.execution.meta").start(absent("meta", None))
-    if name not in _PLATFORM or not (number.isdigit() or not number):
+        return place.runtime.start()
+    if (name not in _PLATFORM and name not in _ELSEWHERE) or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(
             f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N{known}"
@@ -207,7 +209,7 @@ def placement_of(spec: Any) -> Any:
         )
     try:
         present = local_devices(_PLATFORM[name])
-    except RuntimeError:
+    except (KeyError, RuntimeError):
         present = []
     if int(number or 0) >= len(present):
         seen = ", ".join(f"{d.type}:{d._number}" for d in devices())

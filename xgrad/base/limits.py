@@ -1,4 +1,5 @@
-"""Limits of programs: no array of more bytes than 64 bits count, and no 64-bit dtypes while JAX would narrow them.
+"""Checks made while a program is traced: no array has 2**63 bytes or more, none has 64 bits while x64 is off, and
+products of float32 are computed in float32.
 
 Invariant: every program passes through `checked` when JAX traces it, which is once for its shapes, dtypes and settings.
 So a call of a program that was traced before pays nothing for it, and a check that fails does so before anything runs.
@@ -26,7 +27,7 @@ from .refused import REFUSED, programs_in, refuse_operations
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
-# If the sizes of a program's arguments and static arguments multiply to more, it may have larger arrays in between.
+# If the product of all sizes and static numbers is more, arrays in between may be too large: the program is checked.
 _SUSPICIOUS = 1 << 40
 _full: Any = user_context(False)  # True within `full_products`, where that changed JAX's setting
 

@@ -96,6 +96,11 @@ def _torch_names() -> dict[str, frozenset[str]]:
     return {space: frozenset(names.split()) for space, _, names in (line.partition(":") for line in lines)}
 
 
+def public_names(place: str) -> frozenset[str]:
+    """Return the public names of PyTorch's module `place` ("", "nn", ...)."""
+    return _torch_names().get(place, frozenset())
+
+
 def _place(module: str) -> str:
     return module.partition(".")[2]
 

@@ -153,8 +153,10 @@ class Unsupported(ABCMeta):
     _why: tuple[str, str, tuple[str, str]]  # place, name and reason of the name, which a subclass has too
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and _is_being_defined(args[0], sys._getframe(1)):
-            return cls
+        if len(args) == 1 and not kwargs:
+            caller = sys._getframe(1)
+            if any(_is_being_defined(args[0], frame) for frame in (caller, caller.f_back) if frame is not None):
+                return cls  # directly, or by a decorator of the package's own
         raise NotImplementedError(explained(*cls._why))
 
     def __getattr__(cls, name: str) -> Any:

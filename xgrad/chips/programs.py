@@ -6,7 +6,6 @@ in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, NamedTuple
@@ -24,10 +23,10 @@ from ..compiler.shardings import put_in
 from ..compiler.trace_lock import turns
 from ..config import block
 from ..errors import PlacementError
-from ..execution.execute import queue_now, suspended
 from ..execution.fused import programs
 from ..execution.lazily import lazy
 from ..execution.programs.parts import in_parts
+from ..execution.runner import suspended
 from ..execution.scalars import one
 from ..execution.shapes_only import array_of
 from ..execution.source import line_of_trace, lines
@@ -67,7 +66,7 @@ def asked(what: Any, args: tuple, kwargs: dict, mesh: Any, shardings: Mapping[st
     step = what if isinstance(what, (CompiledFunction, OptimizedModule)) else compile(what)
     step = step.forward if isinstance(step, OptimizedModule) else step
     args, kwargs = jax.tree.map(_given, (args, kwargs), is_leaf=pytrees.is_tensor)
-    with nullcontext() if queue_now() is None else suspended("a compiled function"):
+    with suspended("a compiled function"):
         return _of_step(step, args, kwargs, mesh, shardings)
 
 

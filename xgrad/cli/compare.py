@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         parser.error(str(error))
     backends = backends_of(arguments.backends, parser) if arguments.backends else None
     inputs = inputs_of(module, function, arguments)
+    print(f"{arguments.function}: compiling ...", file=sys.stderr)
     try:
         comparison = xgrad.compare(function, *inputs, backends=backends, target=aim, repeats=arguments.repeats)
     except Exception as error:

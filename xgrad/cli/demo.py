@@ -6,6 +6,7 @@ with --compiled the same training runs once more, each step in a lazy block, or 
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         parameters = new_parameters(device)
         trainings[name] = train(data, parameters, arguments, name)
 
+    print("both paths: compiling ...", file=sys.stderr)
     comparison, exact = compare_paths(data, parameters)
     epochs = f"{arguments.epochs} epoch{'s' if arguments.epochs > 1 else ''} along the {arguments.path} path"
     print()
@@ -153,7 +155,8 @@ def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Names
 
     losses, first, spent = [], 0.0, []
     started = time.perf_counter()
-    with xgrad.views.tracking(arguments.path), tqdm(total=steps, unit="step", ncols=90, desc=way) as bar:
+    compiling = f"{way}: compiling ..."  # the first step, which the bar leaves out: it would estimate hours
+    with xgrad.views.tracking(arguments.path), tqdm(total=steps - 1, unit="step", ncols=90, desc=compiling) as bar:
         for epoch in range(arguments.epochs):
             before = time.perf_counter()
             order = xgrad.randperm(len(x)).to(x.device)
@@ -162,11 +165,14 @@ def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Names
                 batch = order[k * BATCH : (k + 1) * BATCH].clone()
                 loss = step(batch)
                 losses.append(loss)
-                bar.update()
-                if len(losses) == 1:
-                    loss.item()  # devices run ahead
-                    before = time.perf_counter()
-                    first = before - started
+                if len(losses) > 1:
+                    bar.update()
+                    continue
+                loss.item()  # devices run ahead
+                before = time.perf_counter()
+                first = before - started
+                bar.set_description(way, refresh=False)
+                bar.reset()
             bar.set_postfix(epoch=epoch + 1, loss=f"{losses[-1].item():.4f}")
             spent.append((time.perf_counter() - before) / (per_epoch if epoch else per_epoch - 1))
     total = time.perf_counter() - started

@@ -189,7 +189,8 @@ def fit(
     step = update_of(parameters, Optimizer(parameters, optax.adam(schedule)))
     step = xgrad.compile(step) if arguments.compiled else step
     losses, spent = [], []
-    with xgrad.views.tracking(arguments.path), tqdm(total=epochs * per_epoch, ncols=90, disable=not bar) as progress:
+    options: Any = dict(total=epochs * per_epoch - 1, ncols=90, disable=not bar, desc="compiling ...")
+    with xgrad.views.tracking(arguments.path), tqdm(**options) as progress:  # of all steps but the first
         for _ in range(epochs):
             order = xgrad.randperm(len(data["train"])).numpy()
             for k in range(per_epoch):
@@ -198,7 +199,11 @@ def fit(
                 x, labels = (_batch(data[name][rows], split) for name in ("train", "train_labels"))
                 losses.append(step(x, labels).item())
                 spent.append(time.perf_counter() - before)
-                progress.update()
+                if len(spent) > 1:
+                    progress.update()
+                else:
+                    progress.set_description("training", refresh=False)
+                    progress.reset()
     return losses, parameters, spent
 
 

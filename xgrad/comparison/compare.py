@@ -18,11 +18,11 @@ from ..chips import target as chip
 from ..engine.copy_slices import CopySlices
 from ..engine.node import Node
 from ..engine.view_nodes import ChainBackward
+from ..execution.programs.cost import compiled, cost_of
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.tracking import PATHS, tracking
 from . import report
-from .cost import compiled, cost_of
 from .difference import differences
 from .findings import Findings, PathReport, ViewProgram
 from .on_backends import on_backends

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..execution.programs.cost import Cost, cost_of, together
 from ..views.chain import ViewChain
-from .cost import Cost, cost_of, together
 from .difference import Difference
 
 

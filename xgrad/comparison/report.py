@@ -10,8 +10,8 @@ from typing import Any
 
 from ..base.table import Row, Table, axes, number, rich_console, seconds, size
 from ..chips.reading import Reading
+from ..execution.programs.cost import Cost, cost_of
 from ..views.tracking import PATHS
-from .cost import Cost, cost_of
 from .findings import Findings, PathReport
 
 _MOST_PROGRAMS = 12  # listed one by one; more are only summed up

@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..config import settings, state
+from ..config import state
 from ..errors import PlacementError
 from ..execution.donation import besides, complete
-from ..execution.execute import evaluate_held
 from ..execution.pending import quietly
+from ..execution.runner import runner
 from ..random import default_generator
 from ..tensor import Tensor, blank
 from ..tensor_methods import pytrees
@@ -103,9 +103,8 @@ class Entry:
 
     def run(self, tensors: list[Any], arrays: list[Any], leaves: list[Any]) -> Any:
         """Run the program and repeat the function's effects: all of them, or none, wherever an interrupt arrives."""
-        if settings.special:  # a lazy block may have left Pendings in tensors
-            arrays[:] = map(quietly, arrays)
-            leaves = [*map(quietly, leaves)]
+        if not runner.plain:
+            runner.evaluate(arrays, leaves)
         if self._straight is not None:
             return self._straight(tensors, arrays, leaves)
         traced = self._traced
@@ -149,8 +148,7 @@ class Entry:
                 node.take(values)
             operands = [values[number] for number in program.inputs]
             del values
-        if settings.special:
-            operands = [quietly(array) for array in operands]
+        runner.evaluate(operands)
         if program.with_one:
             operands.append(one())
         operands += program.arrays
@@ -356,9 +354,7 @@ class _Write(Transaction):
             counters, rises = self._tracked(entry, tensors)
         count = len(entry.places)
         taken = holders if count == len(holders) else holders[:count]
-        if settings.special:
-            for holder in taken:
-                evaluate_held(holder)
+        runner.evaluate(holders=taken)
         super().__init__(holders, storages, counters, rises, taken)
         self.results, self.done, self._new = entry.results, done, entry.new
 

@@ -16,11 +16,11 @@ from weakref import WeakSet
 
 from ..base.declared import DeclaredPlace
 from ..base.jax_compat import Tracer
-from ..config import settings, state
+from ..base.tracebacks import shorten
+from ..config import state
+from ..dispatch.on_device import held_of
 from ..engine.programs import segment
-from ..execution.deferred import together
-from ..execution.execute import queue_now, suspended
-from ..execution.pending import declared_of
+from ..execution.runner import runner, suspended, together
 from ..execution.source import line_of, outside
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
@@ -106,10 +106,14 @@ class CompiledFunction:
         if modes.inlined():
             return self._function(*args, **kwargs)
         run = self.run if self._buckets is None else self._buckets.call
-        if settings.special and queue_now() is not None:
-            with suspended("a compiled function"):
-                return run(args, kwargs)
-        return run(args, kwargs)
+        try:
+            if not runner.plain and runner.queue() is not None:
+                with suspended("a compiled function"):
+                    return run(args, kwargs)
+            return run(args, kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def run(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Run the program for these arguments, which are padded already where `dynamic` asks for it."""
@@ -117,7 +121,7 @@ class CompiledFunction:
         if self._in is not None:
             args, kwargs, copies = put_in(self._in, args, kwargs)
         leaves, tree = _flat(args, kwargs)
-        if settings.declared and (isinstance(state.place, DeclaredPlace) or any(map(_is_declared, leaves))):
+        if runner.backends and (isinstance(state.place, DeclaredPlace) or runner.on_backend(map(held_of, leaves))):
             with together("the end of a compiled function"):  # a declared backend asks of each operator what it lacks
                 return put_out_of_backend(self._out, self._function(*args, **kwargs))
         now = modes.modes()
@@ -337,11 +341,6 @@ def _is_traced(leaf: Any) -> bool:
 
 
 _trees: dict[int, Any] = {}  # by the number of tensors: the tree of a call with so many tensors and no other argument
-
-
-def _is_declared(x: Any) -> bool:
-    """Return True for a tensor on a declared backend."""
-    return isinstance(x, Tensor) and not x._sparse and declared_of(x._held()) is not None
 
 
 def _flat(args: tuple, kwargs: dict) -> tuple[list, Any]:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.core import ShapedArray
 from jax.extend.core import Primitive
 
+from ..base.jax_compat import ShapedArray
 from ..config import state
 from ..execution.pending import Pending, declared_of, quietly
 from ..tensor import Tensor

@@ -1,4 +1,4 @@
-"""A row of the table: an operator, with a cell for each dtype that it takes."""
+"""One row of the conformance report: an operator's checks on a device, a cell for each dtype."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Functions of results that are fixed up to a phase or a sign: what is compared is that which is fixed.
+"""Eigenvectors and singular vectors are unique only up to a phase; these functions remove it before a comparison.
 
 A column of eigenvectors times the conjugate of its first element stays the same as the column is turned.  Columns of
 U and rows of Vh turn together.

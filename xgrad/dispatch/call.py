@@ -8,10 +8,10 @@ not a tuple, marks the arguments that require grad.
 from typing import Any
 
 from ..base.dtypes import INEXACT_KINDS
-from ..config import settings, state
+from ..config import state
 from ..engine.edges import gradient_edge
 from ..engine.saved_variable import SavedVariable
-from ..execution.execute import execute
+from ..execution.runner import runner
 from ..tensor import Tensor, blank, from_array
 from ..views.storage import VersionCounter
 from .forward_mode import forward
@@ -27,11 +27,11 @@ from .record import NO_EDGE, record_many, save_for_backward, versions_of
 
 def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     """Run an operator on Tensors and numbers; record it if a gradient may be asked for."""
-    special = settings.special
-    if special:
+    plain = runner.plain
+    if not plain:
         if (mode := state.operator_mode) is not None:
             return mode.call(op, args, statics)
-        if settings.declared:
+        if runner.backends:
             op = on_its_device(op, args)
     try:
         kernel = op.kernels[statics]
@@ -51,12 +51,12 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
             return interpret(op, args, statics, call)
         bit += bit
     try:
-        if not special:
+        if plain:
             out = kernel.run(*arrays)
-        elif (queue := state.queue) is not None and kernel.program.lazy and not settings.declared:
+        elif (queue := state.queue) is not None and kernel.program.lazy and not runner.backends:
             out = queue.note(kernel.program, arrays, args)
         else:
-            out = execute(kernel.program, arrays, args)
+            out = runner.run(kernel.program, arrays, args)
     except Exception as error:
         if isinstance(error, OverflowError) and (fitting := numbers_that_fit(op, args)) is not args:
             return call(op, fitting, statics)

@@ -92,7 +92,7 @@ def _write(function: Any) -> Callable:
     body = scope["_body"].replace("\n", "\n    ")  # inside a `try`, which costs nothing
     text = (
         f"def {function.__name__}({scope['_parameters']}):\n    try:\n        {body}\n"
-        "    except Exception as error:\n        _refuse(_me, locals(), error)\n"
+        "    except BaseException as error:\n        _refuse(_me, locals(), error)\n"
         "        _name_error(error, _name)\n        raise\n"
     )
     own = compiled(text, function.__name__, scope["_place"], scope)

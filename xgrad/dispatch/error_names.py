@@ -6,32 +6,32 @@ operator calls (an override, a hook, a function that `apply_` maps).
 """
 
 import re
-import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ..base.tracebacks import is_users, shorten
 from ..errors import public_caller
 from .public_code import called_as
 
 # Python's own texts for arguments that do not fit; they begin with the name of the Python function.
 _BINDING = re.compile(r"[\w.<>]+\(\) (?=takes |missing |got )")
 _NAMESPACE = r"(?:(?:linalg|fft|special|nn\.functional)[._])?"
-_LIBRARIES = (
-    frozenset({"xgrad", "jax", "jaxlib", "numpy", "ml_dtypes", "opt_einsum", "scipy"}) | sys.stdlib_module_names
-)
 
 
-def name_error(error: Exception, name: str = "") -> None:
-    """Put an operator's name in front of an error's text; without `name`, the name of the function that the user
-    called.
+def name_error(error: BaseException, name: str = "") -> None:
+    """Put an operator's name in front of an error's text, and let its traceback end here; without `name`, the name of
+    the function that the user called, where the traceback shall end.
 
     The name of an operator that was called inside of this one goes.
     """
     text = error.args[0] if error.args else None
-    if not isinstance(text, str) or str(error) != text or isinstance(error, Warning) or _is_users(error):
-        return
-    name = name or public_caller()
+    if isinstance(text, str) and str(error) == text and not _is_others(error):
+        _put_name(error, text, name or public_caller())
+    shorten(error, own=bool(name))
+
+
+def _put_name(error: BaseException, text: str, name: str) -> None:
     inner = getattr(error, "_operator", None)
     if inner == name or not name:
         return
@@ -46,14 +46,12 @@ def name_error(error: Exception, name: str = "") -> None:
     error.args = (text, *error.args[1:])
 
 
-def _is_users(error: Exception) -> bool:
-    """Return whether an error passed a frame that belongs to no library on its way here."""
+def _is_others(error: BaseException) -> bool:
+    """Return True for an interrupt, a warning, and an error that passed a frame of a user's on its way here."""
     trace = error.__traceback__
-    while trace is not None:
-        if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _LIBRARIES:
-            return True
+    while trace is not None and not is_users(trace.tb_frame):
         trace = trace.tb_next
-    return False
+    return trace is not None or not isinstance(error, Exception) or isinstance(error, Warning)
 
 
 def naming(function: Callable[..., Any], name: str) -> Any:
@@ -63,7 +61,7 @@ def naming(function: Callable[..., Any], name: str) -> Any:
     def names(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception as error:
+        except BaseException as error:
             name_error(error, name)
             raise
 

@@ -5,12 +5,13 @@ from functools import partial
 from typing import Any
 
 from ..base.dtypes import INEXACT, int32
-from ..config import settings, state
+from ..config import state
 from ..engine.copy_slices import CopySlices
 from ..engine.history import history_of_view, rebase_history
 from ..engine.node import InputMetadata
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..execution.donation import complete
+from ..execution.runner import runner
 from ..tensor import Tensor
 from ..views.meta import check_inplace
 from .call import call
@@ -30,7 +31,7 @@ def call_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) 
     Order: does anything require grad → check_inplace → save (the *old* array of self: free here) → kernel → write,
     bump generation and version → rebase_history → forward mode → save results.
     """
-    if settings.special and (mode := state.operator_mode) is not None:
+    if not runner.plain and (mode := state.operator_mode) is not None:
         return mode.call_inplace(op, args, statics)
     usual = USUAL.issuperset(map(type, args))
     if not usual:
@@ -39,7 +40,7 @@ def call_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) 
             return result
     if not usual or args[0].__class__ is not Tensor or int in map(type, args):
         args = inplace_operands(op, args, usual)
-    if settings.declared:
+    if runner.backends:
         op = on_its_device(op, args)
     if op.overflows is not None and args[0].dtype == int32:
         call(op, args, statics)  # raises, before anything is written

@@ -19,14 +19,13 @@ from jax.sharding import SingleDeviceSharding
 
 from ..base.jax_compat import Tracer
 from ..base.limits import checked
-from ..config import settings, state
+from ..config import state
 from ..execution.donation import besides, complete
-from ..execution.execute import evaluate_held, execute, queue_now, runs_plainly, spread
 from ..execution.owned import lend
-from ..execution.pending import Pending, declared_of, quietly
+from ..execution.pending import Pending, spread
 from ..execution.programs.programs import Program, jit_checked
-from ..execution.queue import Queue
 from ..execution.rollback import replaces
+from ..execution.runner import runner
 from ..execution.shapes import MOST_RESULTS
 from ..tensor import Tensor
 from ..views.storage import VersionCounter, writing
@@ -57,22 +56,16 @@ class MultiWrite:
     def __call__(self, tensors: Sequence[Tensor], operands: Sequence[Any]) -> None:
         """Write the tensors; `operands` are arrays, numbers, or tensors, which are read."""
         given = [a if not isinstance(a, Tensor) else a._read() if a._array is None else a._array for a in operands]
-        if state.trace is None and runs_plainly() and self._is_usual(tensors, given):
+        if state.trace is None and runner.at_once() and self._is_usual(tensors, given):
             Write(tensors).run(self._usual, given)
             return
-        if state.trace is not None or not direct(tensors) or _traced(map(_held, tensors)) or _traced(given):
+        apart = state.trace is not None or not direct(tensors) or runner.on_backend(map(_held, tensors))
+        if apart or _traced(map(_held, tensors)) or _traced(given):
             self.apart(tensors, given)
             return
-        if settings.special:
-            if settings.declared and any(declared_of(_held(t)) is not None for t in tensors):
-                self.apart(tensors, given)
-                return
-            queue = queue_now()
-            if queue is not None and self.note(queue, tensors, given):
-                return
-            for t in tensors:  # a lazy block may have left Pendings
-                evaluate_held(t if t._storage is None else t._storage)
-            given = [*map(quietly, given)]
+        if self.note(tensors, given):
+            return
+        runner.evaluate(given, holders=(t if t._storage is None else t._storage for t in tensors))
         Write(tensors).run(self._donating(tensors), given)
 
     def _is_usual(self, tensors: Sequence[Tensor], given: list[Any]) -> bool:
@@ -97,7 +90,7 @@ class MultiWrite:
         """Compute the new values, then write one tensor after the other, each through its view chain."""
         for t in tensors:
             t._bump(0)  # raises for a tensor that may not be written
-        new = execute(self._program(len(tensors)), [*[t._read() for t in tensors], *operands])
+        new = runner.run(self._program(len(tensors)), [*[t._read() for t in tensors], *operands])
         for t, value in zip(tensors, new, strict=True):
             t._write(value)
 
@@ -129,9 +122,10 @@ class MultiWrite:
         """Lower the program (as `jax.jit`'s `lower`) for arrays or `jax.ShapeDtypeStruct`s, each on one device."""
         return self.on(None).jitted.lower(written, read)
 
-    def note(self, queue: Queue, tensors: Sequence[Tensor], operands: list[Any]) -> bool:
-        """Note the call in a lazy block's queue; False, and nothing, if it has to run at once."""
-        if len(tensors) > MOST_RESULTS:
+    def note(self, tensors: Sequence[Tensor], operands: list[Any]) -> bool:
+        """Note the call in a lazy thread's queue; False, and nothing, if it has to run at once."""
+        queue = runner.queue()
+        if queue is None or len(tensors) > MOST_RESULTS:
             return False
         write = Write(tensors)
         arrays = [h._array for h in write.holders]

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 
 from ..base.jax_compat import Tracer
-from ..execution.execute import not_the_same
 from ..execution.pending import Pending, declared_of
+from ..execution.runner import not_the_same
 from ..tensor import Tensor
 from .operator import Operator
 
@@ -27,9 +27,7 @@ def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
     """
     found = elsewhere = None
     for number, a in enumerate(args):
-        if not isinstance(a, Tensor) or a._sparse or a._level is not None:
-            continue
-        array = a._held()
+        array = held_of(a)
         where = declared_of(array)
         if where is not None:
             if found is not None and found is not where:
@@ -45,6 +43,11 @@ def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
     if found is not None and elsewhere is not None and op.name not in _INDICES_ANYWHERE:
         raise not_the_same(_device_of(args, found), elsewhere.device, op.name)
     return op if found is None else found.runtime.operator(op)
+
+
+def held_of(a: Any) -> Any:
+    """Return the array behind an argument; None of a number, and of a tensor that is made of other tensors."""
+    return a._held() if isinstance(a, Tensor) and not a._sparse and a._level is None else None
 
 
 def _device_of(args: tuple[Any, ...], where: Any) -> Any:

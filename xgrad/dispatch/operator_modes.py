@@ -4,7 +4,7 @@
 
 Every operator tests for a mode first, before it tests its arguments: declared operators, operators made by `from_jax`,
 in-place forms, and views.  Invariant: until the first mode of the process is entered, this costs nothing: the test is
-one flag of `settings`, 4 ns; from then on it is one of the thread's, 30 ns.
+one flag, `runner.plain`, 4 ns; from then on it is one of the thread's, 30 ns.
 
 Modes are per thread.  The innermost gets an operator first; operators that it runs go to the one around it, and so on.
 They see the operators of users' code, by public names, and the operators of backward only on request (`whole`).
@@ -14,8 +14,9 @@ They see the operators of users' code, by public names, and the operators of bac
 from collections.abc import Callable
 from typing import Any
 
-from ..config import Block, settings, state
+from ..config import Block, state
 from ..execution.programs.programs import Known
+from ..execution.runner import runner
 from .call import call
 from .inplace import call_inplace
 from .kernel import Kernel, kernel_of
@@ -33,7 +34,7 @@ class OperatorMode(Block):
     _outer: "OperatorMode | None" = None
 
     def __enter__(self) -> "OperatorMode":
-        settings.special = True
+        runner.plain = False
         self._will_restore("operator_mode")
         self._outer, state.operator_mode = state.operator_mode, self
         return self

@@ -16,7 +16,7 @@ from ..engine.node import InternalNode, Node
 from ..engine.programs.formula import Formula
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
 from ..engine.sparse_gradient import SparseGradient
-from ..execution.execute import queue_now
+from ..execution.runner import runner
 from ..tensor import Tensor
 from ..views.storage import Tracer, may_donate
 from .plan import Plan
@@ -236,7 +236,7 @@ class OperatorNode(Node):
         In a lazy block it saves nothing, and the second step of a loop would be another program than the first.  Where
         the gradient passes as it is, the engine's own program is all there is to run.
         """
-        if queue_now() is None and not self.plan.passes:
+        if runner.queue() is None and not self.plan.passes:
             self.plan.fits.add(self.avals[0].shape)
 
     def _unpack_arrays(self) -> list:

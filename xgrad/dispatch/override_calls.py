@@ -141,7 +141,7 @@ def _looking(function: Callable) -> Callable:
             if not kwargs:
                 try:
                     return function(*args)
-                except Exception as error:
+                except BaseException as error:
                     refuse(looks, given(function, args, kwargs), error)
                     name_error(error, looks.__name__)
                     raise
@@ -150,7 +150,7 @@ def _looking(function: Callable) -> Callable:
                 kwargs = translated(function, table, args, kwargs)
             asked = overloaded((*args, *kwargs.values()))
             return dispatch(looks, asked, args, kwargs) if asked else function(*args, **kwargs)
-        except Exception as error:
+        except BaseException as error:
             refuse(looks, given(function, args, kwargs), error)
             name_error(error, looks.__name__)
             raise

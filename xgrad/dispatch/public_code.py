@@ -97,7 +97,11 @@ def first_call(*args: Any, **kwargs: Any) -> Any:
 
     Compiling all of them is a fifth of what importing xgrad would take.
     """
-    return _write(_me)(*args, **kwargs)  # pyright: ignore[reportUndefinedVariable]  # noqa: F821 - of its scope
+    try:
+        return _write(_me)(*args, **kwargs)  # pyright: ignore[reportUndefinedVariable]  # noqa: F821 - of its scope
+    except BaseException as error:
+        error.__traceback__ = getattr(error.__traceback__, "tb_next", None)  # the frame of that code says the same
+        raise
 
 
 def unwritten(name: str, place: Place, scope: dict[str, Any]) -> Any:

@@ -6,8 +6,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..config import settings, state
+from ..config import state
 from ..execution.pending import declared_of
+from ..execution.runner import runner
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.rules import Rules, ViewRule
@@ -26,7 +27,7 @@ def plainly(chain: ViewChain, key: tuple[Any, ...]) -> ViewChain | None:
 
 def aliased(make: Callable[..., Any], *args: Any) -> Any:
     """Return the view `make(*args)`, which is to be written at once: an alias where views are copies too."""
-    if not settings.views:
+    if not runner.views:
         return make(*args)
     before, state.aliased = state.aliased, True
     try:

@@ -20,7 +20,10 @@ STOPPED = ("stopped",)  # beside samples: its derivatives are 0 by definition, t
 
 
 class Draw(NamedTuple):
-    """An array to be drawn: its kind, its shape, and the bounds of its elements.  No two elements are equal."""
+    """An array to be drawn: its kind, its shape, and the bounds of its elements.
+
+    Elements of floating dtypes are all different.
+    """
 
     kind: str
     shape: tuple[int, ...]

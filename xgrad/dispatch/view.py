@@ -7,11 +7,12 @@ recorded.
 from functools import partial
 from typing import Any
 
-from ..config import settings, state, to_outer_forward_level
+from ..config import state, to_outer_forward_level
 from ..engine.edges import gradient_edge
 from ..engine.hooks import hooks_of, move_retained_hook
 from ..engine.view_nodes import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
 from ..errors import public_caller
+from ..execution.runner import runner
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
@@ -42,10 +43,10 @@ def try_view(
 
     `grow`: the function that makes the chain, by the rules of a declared backend.
     """
-    if settings.special:
+    if not runner.plain:
         if (mode := state.operator_mode) is not None:
             return mode.view(key[0], self, partial(try_view, self, key, name, creation))
-        if grow is None and settings.views and (rules := rules_of(self)) is not None:
+        if grow is None and runner.views and (rules := rules_of(self)) is not None:
             return ruled(rules, self, [key], partial(try_view, self, key, name, creation))
     if self.__class__ is not Tensor:
         if (result := ask_view(self, key)) is not NotImplemented:
@@ -90,7 +91,7 @@ def attach_view(
     creation: CreationMeta = DEFAULT,
     tangent: bool = True,
 ) -> Tensor:
-    """Make the view whose chain is `seen` from the root and `relative` from `self`; record it, with its tangent."""
+    """Make a view and record it, with its tangent; its chain is `seen` from the root, `relative` from `self`."""
     out = make_view(self, seen, relative, name, creation)
     # `self.requires_grad`, written out as in call.py
     if (self._requires_grad or (self._view is not None and self._view.base._requires_grad)) and state.grad_enabled:
@@ -278,10 +279,10 @@ def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str, grow: Any = N
 
     They must not be written in place while they are recorded.
     """
-    if settings.special:
+    if not runner.plain:
         if (mode := state.operator_mode) is not None:
             return mode.view(name.removesuffix("Backward0").lower(), self, partial(views_of, self, keys, name))
-        if grow is None and settings.views and (rules := rules_of(self)) is not None:
+        if grow is None and runner.views and (rules := rules_of(self)) is not None:
             return ruled(rules, self, keys, partial(views_of, self, keys, name))
     self._share()
     grow = grow or plainly
@@ -304,7 +305,7 @@ def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str, grow: Any = N
 
 def bits_of(self: Tensor, key: tuple[Any, ...], grow: Any = None) -> Tensor:
     """View the same bits as another dtype: same storage and version counter, outside of the graph, as in PyTorch."""
-    if grow is None and settings.views and (rules := rules_of(self)) is not None:
+    if grow is None and runner.views and (rules := rules_of(self)) is not None:
         return ruled(rules, self, [key], partial(bits_of, self, key))
     self._share()
     seen = self._chain.view(*key)
@@ -321,9 +322,9 @@ def view_inplace(self: Tensor, key: tuple[Any, ...], name: str) -> Tensor:
     The operation is appended to the tensor's chain *and* to autograd's chain (the chain in its ViewMeta, or for a base
     the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
-    if settings.special and (mode := state.operator_mode) is not None:
+    if not runner.plain and (mode := state.operator_mode) is not None:
         return mode.view(f"{key[0]}_", self, partial(view_inplace, self, key, name))
-    if settings.views and (rules := rules_of(self)) is not None:
+    if runner.views and (rules := rules_of(self)) is not None:
         rules.require(self, key)  # the tensor itself moves, by xgrad's own steps: no alias is made
     chain = self._chain
     if key[0] == "as_strided" and chain is not None and not chain.is_root:  # which addresses the storage

@@ -31,7 +31,7 @@ def given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return {}
 
 
-def refuse(function: Callable[..., Any], values: Mapping[str, Any], error: Exception) -> None:
+def refuse(function: Callable[..., Any], values: Mapping[str, Any], error: BaseException) -> None:
     """Raise `TypeError` if the error came from an argument that is not a Tensor; `values` are all arguments, in
     order."""
     if type(error) is not AttributeError or overloaded(values.values()):

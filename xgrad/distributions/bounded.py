@@ -1,6 +1,5 @@
 """Distributions of numbers in an interval: Kumaraswamy, the continuous Bernoulli, and von Mises on the circle."""
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -8,8 +7,9 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.call import call
+from ..dispatch.operator import Operator
 from ..dispatch.tables import FUNCTIONS
-from ..interop.jax import from_jax
 from ..random import next_key
 from ..tensor import Tensor, from_foreign
 from . import constraints
@@ -177,33 +177,32 @@ class ContinuousBernoulli(_OfProbability, _ByQuantiles, ExponentialFamily):
         return T["where"](far, formula, series)
 
 
-@functools.cache
-def _angles() -> Any:
-    def angles(key: Any, concentration: Any) -> Any:
-        """Return draws about 0, by the rejection of D. J. Best and N. I. Fisher (1979).
+def _angles(key: Any, concentration: Any) -> Any:
+    """Return draws about 0, by the rejection of D. J. Best and N. I. Fisher (1979).
 
-        Any r > 1 is right, and theirs accepts most: its rounding does no harm.
-        """
-        k = jnp.maximum(concentration, 1e-6)  # below it the density is flat to rounding
-        tau = 1 + jnp.sqrt(1 + 4 * k**2)
-        rho = (tau - jnp.sqrt(2 * tau)) / (2 * k)
-        r = jnp.where(k < 0.02, 1 / k + k, (1 + rho**2) / (2 * rho))
+    Any r > 1 is right, and theirs accepts most: its rounding does no harm.
+    """
+    k = jnp.maximum(concentration, 1e-6)  # below it the density is flat to rounding
+    tau = 1 + jnp.sqrt(1 + 4 * k**2)
+    rho = (tau - jnp.sqrt(2 * tau)) / (2 * k)
+    r = jnp.where(k < 0.02, 1 / k + k, (1 + rho**2) / (2 * rho))
 
-        def draw(carry: Any) -> Any:
-            key, x, done = carry
-            key, own = jax.random.split(key)
-            u = jax.random.uniform(own, (3, *k.shape), k.dtype)
-            z = jnp.cos(jnp.pi * u[0])
-            f = (1 + r * z) / (r + z)
-            c = k * (r - f)
-            accept = (c * (2 - c) > u[1]) | (jnp.log(c / u[1]) + 1 - c >= 0)
-            angle = jnp.sign(u[2] - 0.5) * jnp.arccos(jnp.clip(f, -1, 1))
-            return key, jnp.where(accept & ~done, angle, x), done | accept
+    def draw(carry: Any) -> Any:
+        key, x, done = carry
+        key, own = jax.random.split(key)
+        u = jax.random.uniform(own, (3, *k.shape), k.dtype)
+        z = jnp.cos(jnp.pi * u[0])
+        f = (1 + r * z) / (r + z)
+        c = k * (r - f)
+        accept = (c * (2 - c) > u[1]) | (jnp.log(c / u[1]) + 1 - c >= 0)
+        angle = jnp.sign(u[2] - 0.5) * jnp.arccos(jnp.clip(f, -1, 1))
+        return key, jnp.where(accept & ~done, angle, x), done | accept
 
-        start = key, jnp.zeros_like(k), jnp.isnan(k)
-        return jax.lax.while_loop(lambda carry: ~carry[2].all(), draw, start)[1]
+    start = key, jnp.zeros_like(k), jnp.isnan(k)
+    return jax.lax.while_loop(lambda carry: ~carry[2].all(), draw, start)[1]
 
-    return from_jax(angles)
+
+_ANGLES = Operator("angles", _angles, node="AnglesBackward0")
 
 
 class VonMises(Distribution):
@@ -240,7 +239,7 @@ class VonMises(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         concentration = self.concentration.expand(self._extended_shape(sample_shape))
         single = concentration.float() if concentration.dtype.itemsize < 4 else concentration
-        drawn = _angles()(from_foreign(next_key()), single).to(concentration.dtype)
+        drawn = call(_ANGLES, (from_foreign(next_key()), single), ()).to(concentration.dtype)
         return (drawn + math.pi + self.loc) % (2 * math.pi) - math.pi
 
     def log_prob(self, value: Tensor) -> Tensor:

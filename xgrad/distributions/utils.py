@@ -11,8 +11,9 @@ from ..base.dtype_info import finfo
 from ..base.jax_compat import Tracer
 from ..base.size import Size
 from ..config import settings, state
+from ..dispatch.call import call
+from ..dispatch.operator import Operator
 from ..dispatch.tables import FUNCTIONS
-from ..interop.jax import from_jax
 from ..random import next_key
 from ..tensor import Tensor, from_foreign
 
@@ -109,12 +110,11 @@ def open_uniform(parameter: Tensor, shape: Any) -> Tensor:
     return like(parameter, shape, "rand").clamp(min=info.tiny, max=1 - info.eps)
 
 
-@functools.cache
-def _log_gamma_numbers(dtype: str) -> Any:
-    def log_gamma_numbers(key: Any, concentration: Any) -> Any:
-        return jax.random.loggamma(key, concentration, dtype=np.dtype(dtype))
+def _log_gamma_numbers(key: Any, concentration: Any, *, dtype: Any) -> Any:
+    return jax.random.loggamma(key, concentration, dtype=dtype)
 
-    return from_jax(log_gamma_numbers)
+
+_LOG_GAMMA = Operator("log_gamma_numbers", _log_gamma_numbers, node="LogGammaNumbersBackward0")
 
 
 def log_standard_gamma(concentration: Tensor) -> Tensor:
@@ -123,8 +123,7 @@ def log_standard_gamma(concentration: Tensor) -> Tensor:
     The gradient is implicit (Figurnov et al., https://arxiv.org/abs/1805.08498), by `jax.random.loggamma`.
     """
     single = concentration.float() if concentration.dtype.itemsize < 4 else concentration
-    drawn = _log_gamma_numbers(single.dtype.name)(from_foreign(next_key()), single)
-    return drawn.to(concentration.dtype)
+    return call(_LOG_GAMMA, (from_foreign(next_key()), single), (single.dtype,)).to(concentration.dtype)
 
 
 def one_hot(indices: Tensor, count: int, dtype: Any) -> Tensor:

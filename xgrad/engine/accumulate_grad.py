@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ..base.declared import DeclaredPlace
 from ..config import settings, state
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from .anomaly import origin_of

@@ -14,9 +14,8 @@ if the buffer has the only reference to it.
 import threading
 from typing import Any
 
-from ..config import settings, state
-from ..execution.deferred import together
-from ..execution.pending import declared_of
+from ..config import state
+from ..execution.runner import runner, together
 from ..tensor import Tensor
 from . import anomaly
 from .arithmetic import Arithmetic
@@ -68,7 +67,7 @@ def execute(
     for grad in grads:
         values.append(arithmetic.from_tensor(grad))
     # A declared backend asks of each node's program what it lacks.
-    declared = settings.declared and any(map(declared_of, values))
+    declared = runner.on_backend(values)
     if declared and state.compiled is not None and not state.together and not arithmetic.tensors:
         values.clear()
         with together("the end of a compiled backward"):
@@ -80,9 +79,9 @@ def execute(
         task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
             return _gradients(task, arithmetic)
-    lazily = settings.special and not declared and task.compiled is None and not depth
-    if lazily and not arithmetic.tensors and not anomaly.watched():
-        found = begin(task, edges, values, outputs, accumulate_grad)
+    queue = None if declared or depth or task.compiled is not None else runner.queue()
+    if queue is not None and not arithmetic.tensors and not anomaly.watched():
+        found = begin(queue, task, edges, values, outputs, accumulate_grad)
         if found is True:
             values.clear()
             return _gradients(task, arithmetic)

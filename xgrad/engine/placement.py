@@ -9,9 +9,8 @@ from jax.sharding import SingleDeviceSharding
 from ..base import limits
 from ..base.declared import DeclaredPlace
 from ..base.devices import device, require_here
-from ..config import settings
-from ..execution.execute import transferred
 from ..execution.pending import declared_of
+from ..execution.runner import transferred
 
 
 def put(array: Any, where: Any, committed: bool = True) -> Any:
@@ -24,9 +23,8 @@ def put(array: Any, where: Any, committed: bool = True) -> Any:
         return jax.device_put(np.asarray(array))
     if isinstance(where, jax.Device):  # JAX would leave an array in its present memory on that device
         where = SingleDeviceSharding(where)
-    if settings.declared and (where.__class__ is DeclaredPlace or declared_of(array) is not None):
-        return transferred(array, where)
-    if jax.process_count() > 1 and not array.is_fully_addressable and array.sharding.device_set != where.device_set:
+    several = jax.process_count() > 1 and where.__class__ is not DeclaredPlace and not array.is_fully_addressable
+    if several and array.sharding.device_set != where.device_set:
         require_here(array, f"moving to {device(where)}")
         array = array.addressable_data(0)  # the whole: from one process's devices to its own
     return transferred(array, where)
@@ -41,5 +39,5 @@ def zeros(shape: tuple[int, ...], dtype: Any, where: Any = None) -> Any:
 
 def beside(array: Any, like: Any) -> Any:
     """Return an array that xgrad made, on the declared backend of another array; as it is if that is on none."""
-    where = declared_of(like) if settings.declared else None
+    where = declared_of(like)
     return array if where is None else where.runtime.adopt(array)

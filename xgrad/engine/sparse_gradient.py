@@ -15,7 +15,7 @@ from typing import Any
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..config import state
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..tensor import Tensor
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from ..config import state
 from ..execution.codes import flat
-from ..execution.execute import queue_now
 from ..execution.pending import Pending
 from ..execution.queue import Queue
 from ..execution.source import outside
@@ -225,14 +224,13 @@ class Recording:
 
 
 def begin(
-    task: GraphTask, edges: tuple[Any, ...], values: list[Any], outputs: list[tuple[Any, ...]], accumulate: bool
+    queue: Queue, task: GraphTask, edges: tuple, values: list, outputs: list, accumulate: bool
 ) -> Recording | bool:
     """Run a known backward of a lazy queue, and return True.
 
     Return the Recording of one that is not known, False for one that cannot be.
     """
-    queue = queue_now()
-    if queue is None or not queue.entries or state.trace is not None:
+    if not queue.entries or state.trace is not None:
         return False
     misses = _misses[0]
     if misses > PATIENCE:

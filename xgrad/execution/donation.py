@@ -70,6 +70,10 @@ class Writing:
     def __call__(self, *values: Any) -> Any:
         return self.jitted(*values)
 
+    def through(self, change: Callable[..., Any]) -> "Writing":
+        """Return the program of what `change` makes of the function."""
+        return Writing(change(self._function), self._facts, self._where)
+
 
 def _put_aside(box: list) -> None:
     """Append a copy of the array to `box`, in case this call is interrupted or fails."""

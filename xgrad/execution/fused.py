@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import chain, starmap
 from operator import call
@@ -15,7 +16,7 @@ from .metrics import recorder
 from .programs.barriers import held
 from .programs.chains import DEEP, in_chains
 from .scalars import one
-from .segments import Segments, segments_of
+from .segments import Segments
 from .source import lines
 
 
@@ -44,12 +45,7 @@ class Fused:
         `only`: the entries that it has, if not all; the results of others are its last argument.  `told`: the lines
         that the entries' operators carry in their names.
         """
-        needed, waiting = set(), [number >> 8 for number in wanted]
-        while waiting:
-            n = waiting.pop()
-            if n not in needed and (only is None or n in only):
-                needed.add(n)
-                waiting += [code >> 8 for code in flat(self.codes[n]) if code >= 0]
+        needed = self.needed(wanted, only)
         order = sorted(needed)
         programs, codes = self.programs, self.codes
         sums = self._sums(needed, wanted)
@@ -87,6 +83,20 @@ class Fused:
             return [found[number] for number in wanted]
 
         return in_chains(lazy_program) if len(order) > DEEP else lazy_program
+
+    def needed(self, wanted: tuple[int, ...], only: Any = None) -> set[int]:
+        """Return the entries, of `only` if it is given, that the `wanted` results need."""
+        needed, waiting = set(), [number >> 8 for number in wanted]
+        while waiting:
+            n = waiting.pop()
+            if n not in needed and (only is None or n in only):
+                needed.add(n)
+                waiting += [code >> 8 for code in flat(self.codes[n]) if code >= 0]
+        return needed
+
+    def rewrite(self, through: Callable[..., Any]) -> None:
+        """Jit what `through` makes of the function in place of it."""
+        self.jitted, self._part, self._alone = _jit(through(self.function(self.live)), self.donated), None, None
 
     def _sums(self, needed: set[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
         """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""
@@ -183,8 +193,11 @@ class Programs:
         self.latest: Fused | None = None  # the one that ran last
         self.found: OrderedDict[Any, Fused] = OrderedDict()
 
-    def find(self, key: Any, line: Any, cut: bool = False) -> Fused:
-        """Return the function of a structure; `line` asks for it.  `cut`: parts of it that repeat compile once."""
+    def find(self, key: Any, line: Any, cut: Callable[..., Segments | None] | None = None) -> Fused:
+        """Return the function of a structure; `line` asks for it.
+
+        `cut`: a function of it and of the operands' kinds that returns its parts, None for one program.
+        """
         with self.lock:
             fused = self.found.get(key)
             if fused is not None:
@@ -193,7 +206,7 @@ class Programs:
                 return fused
             reason, same = self._reason(key)
         fused = Fused(*key[:4])
-        segments = fused.segments = segments_of(fused, key[4]) if cut else None
+        segments = fused.segments = cut(fused, key[4]) if cut else None
         if segments is not None:
             reason = f"{reason}, in {len(segments.parts)} parts of {len(segments.programs)} programs"
         recorder.new(reason, lines(line), same)

@@ -3,17 +3,16 @@
 import functools
 import importlib
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..base.decorators import in_block, in_blocks
-from ..config import Generated, settings, state
-from .execute import queue_now
+from ..config import Generated, state
 from .fused import programs
 from .metrics import Metrics, recorder
 from .queue import Queue
+from .runner import runner
 
 
 class lazy(Generated):
@@ -54,7 +53,7 @@ class lazy(Generated):
         return in_block(function, type(self))
 
     def _block(self) -> Iterator["lazy"]:
-        settings.special = True
+        runner.plain = False
         error = before = None
         outside, queue = sys.exception(), state.queue or Queue()
         blocks = (*state.lazy_blocks, (self, state.queue, state.lazy))
@@ -105,7 +104,7 @@ class lazy(Generated):
         ...     "mul" in xgrad.lazy.pending()
         True
         """
-        queue = queue_now()
+        queue = runner.queue()
         return "" if queue is None else queue.as_text()
 
     @staticmethod
@@ -141,10 +140,6 @@ def sync() -> None:
     ...     xgrad.lazy.pending()
     ''
     """
-    for queue in (queue_now(), *(state.queues or {}).values()):  # the queues of lazy backends too
+    for queue in (runner.queue(), *(state.queues or {}).values()):  # the queues of lazy backends too
         if queue is not None:
             queue.evaluate("sync()")
-
-
-if os.environ.get("XGRAD_LAZY", "") not in ("", "0"):
-    settings.special = settings.lazy = True

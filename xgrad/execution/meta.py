@@ -5,9 +5,9 @@ Its arrays are Pendings of a queue that never runs (shapes_only.py), and its run
 
 from typing import Any
 
-from ..base.declared import DeclaredPlace
-from ..config import settings
+from ..base.declared import DeclaredPlace, absent, register
 from .pending import Pending, place_number
+from .runner import runner
 from .shapes_only import array_of, no_values
 
 
@@ -15,6 +15,11 @@ class _Meta:
     """Runs nothing."""
 
     lazy = several = stale = False
+
+    def start(self) -> DeclaredPlace:
+        """Return the place.  From now on operators look for it among their operands."""
+        runner.expect_backends()
+        return _place
 
     def run(self, program: Any, operands: Any) -> Any:
         """Return what a program will give, without values."""
@@ -49,12 +54,7 @@ class _Meta:
         return op
 
 
-def start(device: Any) -> DeclaredPlace:
-    """Return the place of the device "meta".  From now on operators look for it among their operands."""
-    settings.declared = settings.special = True
-    _place._devices = {device}
-    return _place
-
-
 _place = DeclaredPlace("meta", False, _Meta())
+_place._devices = {absent("meta", None)}
 _number = place_number(_place)
+register(_place)

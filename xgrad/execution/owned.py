@@ -1,4 +1,4 @@
-"""owned: the array of a tensor as a Pending, whose memory a queue may reuse when a write has replaced it."""
+"""owned: a tensor's array as a Pending, a value of the lazy queue, which may reuse its memory after a write."""
 
 from typing import Any
 

@@ -17,7 +17,8 @@ from jax.sharding import SingleDeviceSharding
 from ..base.declared import DeclaredPlace
 from ..base.jax_compat import Tracer
 from ..base.platforms import local_devices
-from ..config import settings, state
+from ..config import state
+from ..errors import LostValueError
 from .references import is_deleted
 
 
@@ -177,9 +178,8 @@ class Pending:
         """Return the array for other code to keep; `reason` says in the metrics who asked for it."""
         self.owned = False
         array = self.evaluated(reason)
-        if settings.declared and (where := declared_of(self)) is not None:
-            return where.runtime.sent(array)
-        return array
+        where = declared_of(self)
+        return array if where is None else where.runtime.sent(array)
 
     def evaluated(self, reason: str) -> Any:
         """Return the array.  Evaluates the queue if it has none."""
@@ -188,7 +188,10 @@ class Pending:
             if queue is not None:
                 queue.evaluate(reason, self)
             if self.value is None:
-                raise RuntimeError("a pending array of a lazy block was dropped before it was evaluated")
+                raise LostValueError(
+                    "this tensor has no value: the program that was to compute it, or to write it in place, failed "
+                    "(its error then said why). Compute it again, or give it another value: x.data = ..."
+                )
         return self.value
 
     def __getattr__(self, name: str) -> Any:

@@ -31,14 +31,15 @@ from ..base.jax_compat import Tracer, in_trace
 from ..base.limits import x64_for_now
 from ..config import state
 from .codes import shown
-from .donation import copied, lost, through_jax
-from .failures import one_by_one, settle_some
+from .donation import copied, through_jax
+from .failures import check, lose_some, one_by_one, settle_some
 from .fused import programs
 from .metrics import recorder
 from .owned import lend
-from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
-from .references import COUNTED, alive_of, attribute_alone, deleted, is_alone, is_deleted
+from .pending import Aval, Pending, aval_of, place_number, places, quietly
+from .references import COUNTED, alive_of, attribute_alone, is_alone, is_deleted
 from .scalars import operands_of
+from .segments import segments_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 
@@ -64,7 +65,10 @@ def _one_place(a: int, b: int) -> int:
 class Queue:
     """Pending programs of one thread."""
 
-    plain = True  # on a device of JAX's: shared arrays are copied to be donated, parts that repeat compile once
+    plain = True  # on a device of JAX's: shared arrays are copied to be donated
+    most: int = MOST
+    cut: Any = staticmethod(segments_of)  # parts that repeat compile once
+    rules: Any = None  # of a declared backend: programs are its own
 
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()  # another thread may ask for a value
@@ -142,9 +146,9 @@ class Queue:
                     if self.changes != change:
                         return self.note(program, operands, owners)
                     entries.append(entry)  # nothing was called since the comparison
-                    if number >= MOST << 8:
+                    if number >= self.most << 8:
                         self.noting = False  # another thread, which has the lock, may wait for that
-                        self.evaluate(f"{MOST} pending operations")
+                        self.evaluate(f"{self.most} pending operations")
                     return out
         finally:
             self.noting = False
@@ -315,8 +319,8 @@ class Queue:
         if live:
             kinds = self.kinds if len(self.kinds) == len(inputs) else map(kind_of, inputs)
             # Another x64 mode makes other dtypes of the same operations.
-            key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
-            fused = programs.find(key, line, one and self.plain)
+            key = called, codes, live, donated, (x64_enabled(), *kinds), self.rules if one else where
+            fused = programs.find(key, line, self.cut if one else None)
             fused.lines = noted
         del results
         started, spare, out = recorder.start(), [], []
@@ -334,10 +338,10 @@ class Queue:
                     self._by_place(fused, where, values, out)
                 else:
                     first = not fused.ran
-                    fused.run(values, out, spare)
+                    self._run(fused, values, out, spare)
                     values = None
                     if first:
-                        _check(alive, out)
+                        check(alive, out)
         except BaseException as error:
             if fused is not None and len(out) < (fused.lists if one else 1):
                 self.done, self.running = None, False
@@ -350,12 +354,7 @@ class Queue:
                 for i, array in zip(donated, spare):
                     inputs[i].value = array
                 if isinstance(error, Exception):
-                    gone = deleted([x.value for x in inputs if x.__class__ is Pending])
-                    if gone:
-                        for *_, results, _ in entries:
-                            give_up(results)
-                        self.drop()
-                        raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from error
+                    lose_some(self, error)
                     self._one_by_one(error)
                 raise
             raise
@@ -403,6 +402,14 @@ class Queue:
             fused.run_part(place, where, values, found)
         out.append([found[number] for number in fused.live])
 
+    def _run(self, fused: Any, values: list[Any], out: list[Any], spare: list[Any]) -> None:
+        """Run the program of all entries."""
+        fused.run(values, out, spare)
+
+    def run_entry(self, program: Any, operands: list[Any]) -> Any:
+        """Run the program of one entry."""
+        return program.run(*operands)
+
     def _one_by_one(self, failure: Exception) -> None:
         """Run each entry for itself after the whole has failed, and raise the error of the one that fails."""
         one_by_one(self, failure)
@@ -431,14 +438,3 @@ class Queue:
                 avals = ", ".join(repr(p.aval) for p in found)
                 rows.append(f"%{n} = {program.name}({', '.join(map(shown, codes))}) : {avals}  # {lines(line)}")
             return "\n".join(rows)
-
-
-def _check(alive: list[Pending], out: list[Any]) -> None:
-    """Raise `RuntimeError` if a program's results are not what was promised when its operations were noted."""
-    for p, array in zip(alive, chain.from_iterable(out)):
-        if array.shape != p.shape or array.dtype != p.dtype:
-            out.clear()
-            raise RuntimeError(
-                f"a pending {p.aval!r} turned out to be {array.dtype.name}{list(array.shape)}: a setting of JAX's was "
-                "switched while operations were pending. Call xgrad.sync() before."
-            )

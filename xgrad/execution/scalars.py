@@ -39,7 +39,7 @@ def scalar(x: Any, x64: bool) -> Any:
 
 
 def one() -> Any:
-    """Return the number 1 as an operand, so that XLA does not know it."""
+    """Return the number 1 as an operand, so that XLA cannot fold it as a constant."""
     found = _arrays.get(one)
     if found is None:
         found = _arrays[one] = jax.device_put(np.int32(1))

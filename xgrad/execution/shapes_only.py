@@ -6,9 +6,10 @@ Such a tensor holds a Pending of a queue that never runs.  A trace takes it as a
 from collections.abc import Iterator
 from typing import Any
 
-from ..config import block, settings, state
+from ..config import block, state
 from .pending import Pending, aval_of
 from .queue import Queue
+from .runner import runner
 
 _NUMBERS = frozenset(("item()", "bool()", "int()", "float()", "complex()"))
 
@@ -46,7 +47,7 @@ no_values.only_shapes = True
 @block
 def shapes_only(generator: Any) -> Iterator[None]:
     """Within the block operators give tensors without values; at its end the generator is as it was."""
-    settings.special = True
+    runner.plain = False
     before, drawn = (state.queue, state.lazy), dict(vars(generator))
     state.queue, state.lazy = no_values, True
     try:
@@ -58,5 +59,5 @@ def shapes_only(generator: Any) -> Iterator[None]:
 
 def array_of(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> Pending:
     """Return the array of a tensor without values."""
-    settings.special = True
+    runner.plain = False
     return Pending(no_values, 0, aval_of(tuple(shape), dtype, weak_type))

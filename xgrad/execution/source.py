@@ -18,7 +18,8 @@ def outside(frame: Any) -> Any:
     """
     while frame is not None:
         code = frame.f_code
-        if not is_inside(code.co_filename):
+        name = code.co_filename
+        if not (_inside[name] if name in _inside else is_inside(name)):  # each operator of a lazy thread asks
             return code, frame.f_lasti
         frame = frame.f_back
     return None

@@ -16,8 +16,8 @@ from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
 from ..base import limits
 from ..config import state
-from ..execution.execute import evaluate_held
 from ..execution.pending import only_shape
+from ..execution.runner import evaluate_held
 from ..execution.shapes_only import array_of
 from ..tensor import Tensor, from_array, from_foreign
 from ..tensor_methods.conversion import jax_array

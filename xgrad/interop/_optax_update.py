@@ -17,9 +17,8 @@ import jax.numpy as jnp
 import optax
 
 from ..base.limits import checked
-from ..config import settings
-from ..execution.execute import evaluate_held, queue_now
-from ..execution.pending import Pending, quietly
+from ..execution.pending import Pending
+from ..execution.runner import runner
 from ..tensor import Tensor
 from ..views.transaction import Transaction
 from ._optax_program import Program
@@ -126,14 +125,10 @@ class Update:
         """Do the step."""
         further, tree = jax.tree.flatten(extra) if extra else ([], _NO_EXTRA)
         read = [*[p._read() for p in self.others], *grads, *further]
-        if settings.special:
-            queue = None if functions or self.others else queue_now()
-            if queue is not None and self._program(tree, read, {}).write.note(queue, self.written, read):
-                return
-            for holder in self.holders:  # a lazy block may have left Pendings
-                evaluate_held(holder)
-            read = [*map(quietly, read)]
         program = self._program(tree, read, functions)
+        if not (functions or self.others) and program.write.note(self.written, read):
+            return
+        runner.evaluate(read, holders=self.holders)
         donating: Any = program.donating or program.placed([*self._arrays(), *read[: len(self.others)]])
         if functions:
             donating = program.with_functions(donating, self._arrays(), read, functions)

@@ -17,7 +17,7 @@ from jax.sharding import Sharding
 from ..base import dtypes
 from ..base.devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..tensor import Tensor, from_foreign
 from ._trees import called, mapped
 

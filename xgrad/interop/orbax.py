@@ -16,7 +16,7 @@ from jax.sharding import Sharding
 from ..base import dtypes
 from ..base.devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..tensor import from_foreign
 from ._checkpoint_tree import Path, check_name, name_of, plain, saved_leaves, saved_mapped
 

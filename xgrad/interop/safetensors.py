@@ -17,13 +17,13 @@ from jax.sharding import Sharding
 from ..base import dtypes
 from ..base.devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError, TracedValueError
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
+from ..serialization._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
 from ..tensor import Tensor, from_foreign
 from ..views.storage import Tracer, value_needed
 from ._loading import check_writable, home_of, write_all
-from ._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
 
 try:
     from safetensors import TensorSpec, serialize, serialize_file
@@ -218,11 +218,13 @@ def metadata(path: Any) -> dict[str, str]:
     return contents(opened(path), os.fspath(path))[1]
 
 
-def load_into(target: Module | Mapping[str, Tensor], path: Any, strict: bool = True) -> IncompatibleKeys:
+def load_into(
+    target: Module | Mapping[str, Tensor], path: Any, strict: bool = True, *, cast: bool = False
+) -> IncompatibleKeys:
     """Write the tensors of a file into a module, or into the tensors of a `state_dict`, in place and where they are.
 
     Of names for the same elements (tied weights) the file needs one.  Returns the names that were missing or
-    unexpected, which are errors if `strict`.
+    unexpected, which are errors if `strict`.  With `cast` values of another dtype are cast.
 
     Raises `RuntimeError`, which lists every key, for names, shapes and dtypes that differ, and the errors of
     `load_file`; then nothing has been changed.
@@ -247,10 +249,10 @@ def load_into(target: Module | Mapping[str, Tensor], path: Any, strict: bool = T
             continue
         if entry.shape != tensor.shape:
             problems.append(size_mismatch(name, entry.shape, tensor.shape))
-        elif _canonical(entry) != tensor.dtype:
+        elif not cast and _canonical(entry) != tensor.dtype:
             problems.append(
                 f"dtype mismatch for {name}: the file has {entry.dtype.name}, the current model {tensor.dtype.name}. "
-                "load_state_dict(load_file(path)) casts."
+                "cast=True casts it."
             )
         else:
             check_writable(name, tensor)

@@ -15,7 +15,7 @@ from ..base import dtypes
 from ..base.devices import placement_of, same_placement, settled
 from ..base.platforms import start
 from ..errors import DtypeDisabledError, TracedValueError
-from ..execution.execute import transferred
+from ..execution.runner import transferred
 from ..nn.parameter import Parameter
 from ..tensor import Tensor, from_foreign
 from ..utils.dlpack import untied

@@ -28,15 +28,8 @@ def apply(self: Any, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> An
     return self
 
 
-def to(
-    self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
-) -> Any:
-    """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or like a tensor.
-
-    `non_blocking` and `memory_format` change nothing: copies do not block, and XLA chooses the layout.
-    Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype, `PlacementError` for a
-    sharding that does not fit one of them.
-    """
+def parsed(args: tuple[Any, ...], device: Any = None, dtype: Any = None) -> tuple[Any, Any]:
+    """Return the device and the dtype that arguments of `to` ask for, None for what they do not name."""
     for value in args:
         if isinstance(value, Tensor):
             device, dtype = value.device, value.dtype
@@ -47,12 +40,23 @@ def to(
                 dtype = dtypes.named_dtype(value)
             except (TypeError, ValueError, AttributeError):
                 device = value
-    if dtype is not None:
-        dtype = dtypes.as_dtype(dtype)
-        if dtype not in dtypes.INEXACT:
-            raise TypeError(
-                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype.name}"
-            )
+    return device, None if dtype is None else dtypes.as_dtype(dtype)
+
+
+def to(
+    self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Any:
+    """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or like a tensor.
+
+    `non_blocking` and `memory_format` change nothing: copies do not block, and XLA chooses the layout.
+    Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype, `PlacementError` for a
+    sharding that does not fit one of them.
+    """
+    device, dtype = parsed(args, device, dtype)
+    if dtype is not None and dtype not in dtypes.INEXACT:
+        raise TypeError(
+            f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype.name}"
+        )
     if device is not None:
         where = placement_of(device)
         for tensor in (*self.parameters(), *self.buffers()):

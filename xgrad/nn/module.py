@@ -2,12 +2,15 @@
 
 It has the tree and its attributes; state, conversion and hooks are in files of their own.  Invariant: `__setattr__`
 puts each name into one place only: `_parameters`, `_buffers`, `_modules` or the instance's dictionary.
+
+More than 450 lines: the methods of one class, which PyTorch has on it, too.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..base.tracebacks import shorten
 from ..config import state
 from ..tensor import Tensor
 from . import conversion
@@ -97,7 +100,11 @@ class Module(WithHooks):
             return self._compiled_call_impl(*args, **kwargs)
         if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks or ANY:
             return call_with_hooks(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            return self.forward(*args, **kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         return call_with_hooks(self, args, kwargs)
@@ -169,8 +176,11 @@ class Module(WithHooks):
                 self._forget(name, keep=holder)
                 if kind == "buffer":
                     self.register_buffer(name, value, getattr(value, "persistent", True))
-                else:
-                    getattr(self, f"register_{kind}")(name, value)
+                elif kind == "parameter":
+                    self.register_parameter(name, value)
+                else:  # without a look at the attribute, which a `__getattr__` of the user's may not be ready for
+                    hooks = REGISTRATION[kind]
+                    self._modules[name] = as_registered(kind, self, name, value) if hooks else value
                 return
             table = self.__dict__.get(holder)
             if table is not None and name in table:

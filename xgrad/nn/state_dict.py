@@ -14,6 +14,7 @@ import numpy as np
 from ..base.size import Size
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
+from ..errors import LostValueError
 from ..tensor import Tensor
 from .parameter import Parameter, is_lazy
 
@@ -208,7 +209,10 @@ def _loaded(module: Any, name: str, value: Any, key: str, given: Any, about: dic
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
         if not about.get("assign_to_params_buffers", False):
-            value.copy_(given)
+            try:
+                value.copy_(given)
+            except LostValueError:  # there is nothing to write into
+                value.data = given.to(value.device, value.dtype, copy=True)
         elif not isinstance(value, Parameter):
             setattr(module, name, given)
         elif isinstance(given, Parameter):

@@ -9,6 +9,7 @@ tensor([[1., 1., 0.],
         [1., 0., 0.]])
 """
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -148,7 +149,8 @@ def _clamped(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], name:
             )
     sizes = self.shape
     return tuple(
-        slice(None) if index is None else index.clamp(-sizes[i], sizes[i] - 1) for i, index in enumerate(indices)
+        builtins.slice(None) if index is None else index.clamp(-sizes[i], sizes[i] - 1)
+        for i, index in enumerate(indices)
     )
 
 
@@ -172,7 +174,7 @@ def _unsafe_masked_index_put_accumulate(
     index = _clamped(self, mask, indices, "_unsafe_masked_index_put_accumulate")
     if not self.numel():
         return self.clone()
-    places = tuple(None if isinstance(i, slice) else i for i in index)
+    places = tuple(None if isinstance(i, builtins.slice) else i for i in index)
     return self.index_put(places, values.masked_fill(~mask, 0), accumulate=True)
 
 
@@ -269,6 +271,56 @@ def _scales(given: tuple, named: dict) -> tuple:
         return given
     h, w = (*given, None, None)[:2]
     return named.get("scales_h", h), named.get("scales_w", w)
+
+
+# -- copies, views and convolutions under the names that a traced graph has for them -----------------------------------
+
+
+def _to_copy(self: Tensor, *, dtype: Any = None, device: Any = None, **layout: Any) -> Tensor:
+    """`self.to(device, dtype, copy=True)`."""
+    return self.to(device=device, dtype=dtype, copy=True)
+
+
+def _unsafe_view(self: Tensor, size: Sequence[int]) -> Tensor:
+    """`self.reshape(size)`."""
+    return self.reshape(tuple(size))
+
+
+def slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    """`self[start:end:step]` along `dim`."""
+    place = dim + self.ndim if dim < 0 else dim
+    return self[(builtins.slice(None),) * place + (builtins.slice(start, end, step),)]
+
+
+def index(self: Tensor, indices: Sequence[Any]) -> Tensor:
+    """`self[indices]`, where None takes all of its dimension."""
+    return self[tuple(builtins.slice(None) if i is None else i for i in indices)]
+
+
+def convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+) -> Tensor:  # fmt: skip
+    """`nn.functional.conv1d`, `conv2d`, `conv3d`, or the transposed ones."""
+    whole = f"{weight.ndim - 2}d"
+    if transposed:
+        return _nn[f"conv_transpose{whole}"](input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _nn[f"conv{whole}"](input, weight, bias, stride, padding, dilation, groups)
+
+
+def _sparse_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`sparse.addmm(self, mat1, mat2)`."""
+    return _x["addmm"](self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def _local_scalar_dense(self: Tensor) -> Any:
+    """`self.item()`."""
+    return self.item()
+
+
+def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """`self`: XLA moves its arrays by itself."""
+    return self
 
 
 for _function in [f for f in globals().values() if getattr(f, "__module__", None) == __name__]:

@@ -19,8 +19,8 @@ from jax import lax
 from ..config import state
 from ..dispatch.multi_write import MultiWrite, holders_of
 from ..dispatch.tables import FUNCTIONS, METHODS
-from ..execution.execute import execute
 from ..execution.programs.programs import Program, jit_checked
+from ..execution.runner import runner
 from ..tensor import Tensor, from_array
 
 # The formulas over arrays of one floating-point dtype, and numbers.
@@ -161,7 +161,7 @@ def _run(name: str, in_place: bool, tensors: Sequence[Tensor], others: Sequence[
         _in_place(name, len(tensors), each)(tensors, operands)
         return tensors
     arrays = [a._read() if isinstance(a, Tensor) else a for a in (*tensors, *operands)]
-    return tuple([from_array(a) for a in execute(_out_of_place(name, len(tensors), each), arrays)])
+    return tuple([from_array(a) for a in runner.run(_out_of_place(name, len(tensors), each), arrays)])
 
 
 def _holders(operands: Sequence[Any]) -> set[int]:
@@ -190,7 +190,7 @@ def _norm(tensors: Sequence[Tensor], ord: Any = 2, dtype: Any = None) -> tuple[T
     """Return the norm of each tensor."""
     _columns("norm", tensors, ())
     if ord in (2, 2.0) and dtype is None and _plain(tensors, []):
-        return tuple([from_array(a) for a in execute(_norms(len(tensors)), [t._read() for t in tensors])])
+        return tuple([from_array(a) for a in runner.run(_norms(len(tensors)), [t._read() for t in tensors])])
     return tuple([FUNCTIONS["linalg"]["vector_norm"](t, ord, dtype=dtype) for t in tensors])
 
 

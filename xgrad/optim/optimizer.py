@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any, TypeAlias
 
+from ..base.tracebacks import shorten
 from ..config import state as modes
 from ..engine.hooks import EVERYWHERE, Hooks, RemovableHandle, register
 from ..tensor import Tensor
@@ -151,7 +152,11 @@ class Optimizer:
                                 f"{func} must return None or a tuple of (new_args, new_kwargs), but got {result}."
                             )
                         args, kwargs = result
-                out = func(*args, **kwargs)
+                try:
+                    out = func(*args, **kwargs)
+                except BaseException as error:
+                    shorten(error)
+                    raise
                 for hook in [*after.values(), *_global_post_hooks.values()] if after or _global_post_hooks else ():
                     hook(self, args, kwargs)
             return out

@@ -8,29 +8,27 @@ Invariants: a file is checked as a whole before the first tensor is made of it; 
 when it is complete, and until then the old one stays.  (PyTorch: torch/serialization.py.)
 """
 
-import io
 import mmap as _mmap
 import os
 import pickle
-import pickletools
 import secrets
 import stat
-from collections import OrderedDict
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..base.devices import device
 from ..base.missing import missing as _missing
-from ..base.size import Size
-from ..config import block
-from ..interop._safetensors_file import FileError, contents, replaceable
 from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
 from ._restore import restored
+from ._safetensors_file import FileError, contents, replaceable
 from ._torch_file import read_torch_file
 from ._tree import decoded, encoded, header_of
+from ._unpickling import add_safe_globals as add_safe_globals
+from ._unpickling import clear_safe_globals as clear_safe_globals
+from ._unpickling import get_safe_globals as get_safe_globals
+from ._unpickling import safe_globals as safe_globals
+from ._unpickling import unpickled
 
 __all__ = [
     "FileError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
@@ -134,7 +132,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         return restored(*read_torch_file(data, name), places, name)
     if bytes(data[8:9]) == b"{":
         entries, metadata = contents(data, name)
-        unpickle = partial(_unpickled, name, weights_only)
+        unpickle = partial(unpickled, name, weights_only)
         return restored(*decoded(entries, metadata, name, unpickle), places, name)
     pickled = bytes(data[:1]) == b"\x80"
     if is_legacy(data):
@@ -153,75 +151,6 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         f"{name} is not a file that xgrad.load knows (xgrad.save, torch.save, safetensors): it has {size} bytes, "
         f"beginning with {bytes(data[:8])!r}: it is empty, cut off, or of another kind"
     )
-
-
-_safe: list[Any] = []
-
-
-def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Let `load` make objects of these classes, and call these functions, where it takes weights only."""
-    _safe.extend(safe_globals)
-
-
-def get_safe_globals() -> list[Any]:
-    """Return the list of these classes and functions."""
-    return [*_safe]
-
-
-def clear_safe_globals() -> None:
-    """Forget these classes and functions."""
-    _safe.clear()
-
-
-@block
-def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
-    """Within the block `load` makes objects of these classes, too.
-
-    >>> import io, xgrad
-    >>> file = io.BytesIO()
-    >>> xgrad.save(slice(1, 2), file)
-    >>> with xgrad.serialization.safe_globals([slice]):
-    ...     xgrad.load(io.BytesIO(file.getvalue()))
-    slice(1, 2, None)
-    """
-    before = [*_safe]
-    add_safe_globals(safe_globals)
-    try:
-        yield
-    finally:
-        _safe[:] = before
-
-
-_REFUSED = (
-    "Weights only load failed: {} has a {}, which is not plain data, and making one runs code. If you trust the file, "
-    "load(f, weights_only=False) reads it, or allow the class: xgrad.serialization.add_safe_globals([{}])"
-)
-_HARMLESS = (OrderedDict, Size, device, set, frozenset, complex)
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads the pickle of a file whose tensors are made; with `weights_only`, with the classes that the user named."""
-
-    def __init__(self, data: bytes, file: str, weights_only: bool, made: list[Any]) -> None:
-        super().__init__(io.BytesIO(data))
-        self._file, self._weights_only = file, weights_only
-        self.persistent_load = made.__getitem__
-
-    def find_class(self, module: str, name: str) -> Any:
-        if not self._weights_only:
-            return super().find_class(module, name)
-        for known in (*_safe, *_HARMLESS):
-            known, where = known if isinstance(known, tuple) else (known, f"{known.__module__}.{known.__qualname__}")
-            if where == f"{module}.{name}":
-                return known
-        raise pickle.UnpicklingError(_REFUSED.format(self._file, f"{module}.{name}", name.rpartition(".")[2]))
-
-
-def _unpickled(file: str, weights_only: bool, data: bytes, made: list[Any]) -> Any:
-    if weights_only and not _safe:  # not even read: a damaged pickle of a few bytes can ask for gigabytes
-        words = [str(arg) for op, arg, _ in pickletools.genops(data) if "UNICODE" in op.name][:2]
-        raise pickle.UnpicklingError(_REFUSED.format(file, ".".join(words), words[-1] if words else "..."))
-    return _Unpickler(data, file, weights_only, made).load()
 
 
 def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:

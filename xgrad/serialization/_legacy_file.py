@@ -10,7 +10,7 @@ value's pickle says, and lies in the file.  Still older files, which are tar arc
 import reprlib
 from typing import Any
 
-from ..interop._safetensors_file import FileError
+from ._safetensors_file import FileError
 from ._torch_file import in_words
 from ._torch_pickle import Kept, Read, Reader, Tensors
 

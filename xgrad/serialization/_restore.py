@@ -15,14 +15,14 @@ from ..base.declared import DeclaredPlace
 from ..base.devices import is_default, settled
 from ..errors import DtypeDisabledError, PlacementError
 from ..execution.donation import sent
-from ..execution.execute import transferred
-from ..interop._safetensors_file import FileError
+from ..execution.runner import transferred
 from ..ops.sparse.conversion import sparse_coo_tensor
 from ..tensor import Tensor, from_foreign
 from ..tensor_methods.copy_and_pickle import placed
 from ..views.chain import ViewChain
 from ..views.geometry import TensorGeometry
 from ..views.storage import Storage
+from ._safetensors_file import FileError
 
 
 class SavedArray(NamedTuple):

@@ -9,7 +9,7 @@ import pickle
 import zipfile
 from collections.abc import Callable
 
-from ..interop._safetensors_file import FileError
+from ._safetensors_file import FileError
 from ._torch_pickle import Read, Reader, Tensors
 
 

@@ -20,8 +20,8 @@ from ..base.devices import device, placement_of
 from ..base.dtype_object import dtype as dtype_object
 from ..base.dtype_object import of
 from ..base.size import Size
-from ..interop._safetensors_file import FileError
 from ._restore import Dense, SavedArray, Sparse, hidden
+from ._safetensors_file import FileError
 
 _STORAGES = {
     "FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16,

@@ -33,13 +33,13 @@ from ..base.devices import device, require_here
 from ..base.dtype_object import dtype, of
 from ..base.size import Size
 from ..errors import TracedValueError
-from ..interop._safetensors_file import DTYPES, FileError, FileTensor
 from ..tensor import Tensor
 from ..tensor_methods.copy_and_pickle import attributes_of, set_state
 from ..views.geometry import contiguous_strides
 from ..views.storage import Storage, Tracer, value_needed
 from ._places import name_of
 from ._restore import Dense, SavedArray, Sparse, hidden
+from ._safetensors_file import DTYPES, FileError, FileTensor
 
 _KIND_OF = {dtype: kind for kind, dtype in DTYPES.items()}
 

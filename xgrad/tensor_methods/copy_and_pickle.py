@@ -18,8 +18,8 @@ from ..base.declared import registered
 from ..base.devices import require_here
 from ..config import state
 from ..engine.hooks import hooks_of
-from ..execution.execute import transferred
 from ..execution.pending import declared_of
+from ..execution.runner import transferred
 from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer, VersionCounter, value_needed

@@ -6,7 +6,8 @@ values that are not all in this process are not shown.  (PyTorch: torch/_tensor_
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.devices import spread
 from ..config import settings
-from ..execution.pending import Pending, only_shape
+from ..execution.pending import Pending, declared_of, only_shape
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace
 
@@ -65,6 +66,18 @@ def set_printoptions(
     options = base._replace(**{k: v for k, v in given.items() if v is not None}, sci_mode=sci_mode)
 
 
+@contextmanager
+def printoptions(**given: Any) -> Iterator[None]:
+    """Within the block tensors print with these options of `set_printoptions`."""
+    global options
+    before = options
+    set_printoptions(**given)
+    try:
+        yield
+    finally:
+        options = before
+
+
 @partial(jax.jit, static_argnums=1)
 def _edges(array: Any, edge: int) -> Any:
     """The first and the last items along each dimension that is too long to be shown."""
@@ -77,6 +90,7 @@ def _edges(array: Any, edge: int) -> Any:
 
 def _shown(array: Any) -> np.ndarray:
     """The shown elements, on the host; floats in a dtype that NumPy and Python know."""
+    where = declared_of(array)
     if array.__class__ is Pending:
         array = array.evaluated("print")
     if array.size > options.threshold:
@@ -84,7 +98,7 @@ def _shown(array: Any) -> np.ndarray:
             array = array.addressable_data(0)
         with jax.ensure_compile_time_eval():  # now, and not as a part of a trace
             array = _edges(array, options.edgeitems)
-    values = np.asarray(array)
+    values = np.asarray(array if where is None else where.runtime.sent(array))
     return values.astype(np.float64) if values.dtype in dtypes.FLOATS else values
 
 
@@ -168,6 +182,11 @@ def _body(array: Any, indent: int) -> str:
     if _unseen(array):
         return "..."
     return _text(_shown(array), array.shape, indent)
+
+
+def contents(self: Tensor, indent: int) -> str:
+    """Return what `repr` has between the brackets, but for the suffixes."""
+    return _body(self._read(), indent)
 
 
 def _text(values: np.ndarray, shape: tuple, indent: int) -> str:

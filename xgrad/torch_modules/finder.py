@@ -39,13 +39,26 @@ def _safetensors() -> ModuleType:
     """Return a module with the functions of safetensors.torch, for xgrad's tensors."""
     ours = import_module("xgrad.interop.safetensors")
     module = ModuleType("safetensors.torch", "The functions of safetensors.torch, for xgrad's tensors.")
-    names = ("load", "load_file", "save", "save_file", "save_model")
+
+    def save_file(tensors: Any, filename: Any, metadata: Any = None) -> None:
+        ours.save_file(tensors, filename, metadata)
+
+    def load_file(filename: Any, device: Any = None) -> Any:
+        return ours.load_file(filename, device)
+
+    def save_model(model: Any, filename: Any, metadata: Any = None, force_contiguous: bool = True) -> None:
+        ours.save_model(model, filename, metadata)
+
+    def load_model(model: Any, filename: Any, strict: bool = True, device: Any = "cpu") -> tuple[Any, Any]:
+        missing, unexpected = ours.load_into(model, filename, strict, cast=True)  # wherever its tensors are
+        return {*missing}, unexpected
+
     vars(module).update(
-        {name: getattr(ours, name) for name in names},
-        load_model=ours.load_into,
+        load=ours.load, load_file=load_file, load_model=load_model, save=ours.save, save_file=save_file,
+        save_model=save_model, safe_open=import_module("safetensors").safe_open,
         storage_ptr=lambda tensor: tensor.untyped_storage().data_ptr(),
         storage_size=lambda tensor: tensor.untyped_storage().nbytes(),
-    )
+    )  # fmt: skip
     return module
 
 

@@ -9,11 +9,13 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..base.unsupported import UnsupportedNameError, refused
+from ..base.missing import public_names
+from ..base.unsupported import Unsupported, UnsupportedNameError, refused
 from .tables import ANSWERS, FILES, HOMES, REFUSED
 
 # Modules of xgrad's that users may use; the others (xgrad.engine, ...) are not modules of torch's.
 _SHOWN = frozenset(dir(sys.modules["xgrad"]))
+_LACKING = ("a class of PyTorch's own machinery", "docs/differences.md has what takes the place of much of it.")
 _ANSWERS = "xgrad.torch_modules.torch_attributes"
 faces: dict[str, ModuleType] = {}  # the ones that were imported, for the next `as_torch()` too
 
@@ -55,9 +57,9 @@ class Face(ModuleType):
                 raise
             except AttributeError:
                 continue
-            if not isinstance(value, ModuleType):
+            if not isinstance(value, ModuleType) and not (isinstance(value, Unsupported) and path in REFUSED):
                 return value
-            if not value.__name__.startswith("xgrad"):
+            if isinstance(value, ModuleType) and not value.__name__.startswith("xgrad"):
                 continue  # of xgrad's own imports
             if (face := _face_of(path)) is not None:
                 return face
@@ -65,6 +67,8 @@ class Face(ModuleType):
             return refused(self._path, name, self._why)
         if (face := _face_of(path)) is not None:
             return face
+        if name[:1].isupper() and name in public_names("" if self._path == "_C" else self._path):
+            return refused(self._path, name, _LACKING)  # a class: it may stand in an annotation, or in isinstance
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: it is xgrad, which has no such name")
 
     def __dir__(self) -> list[str]:
@@ -120,6 +124,8 @@ def make_face(path: str) -> ModuleType | None:
     """
     if path in faces:
         return faces[path]
+    if path == "ops":
+        return _module("torch_modules.aten").OPS
     top = path.partition(".")[0]
     homes: list[ModuleType] = []
     if path in HOMES:

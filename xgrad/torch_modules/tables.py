@@ -47,6 +47,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "distributions.*": ("distributions",),
     "func.*": ("func",),
     "functional": ("",),
+    "hub": ("torch_modules.hub",),
     "jit": ("jit", _ATTRIBUTES),
     "jit.*": ("jit", _ATTRIBUTES),
     "_library.*": ("library", "library.infer_schema", "library.custom_op"),
@@ -59,7 +60,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "nn.parallel.data_parallel": ("nn.parallel",),
     "nn.modules.*": (_ATTRIBUTES, "nn.modules", "nn"),
     "nn.utils.*": ("nn.utils", _ATTRIBUTES),
-    "ops": (),
     "_ops": (),
     "_logging": (_ATTRIBUTES,),
     "optim.*": ("optim", _ATTRIBUTES),
@@ -83,6 +83,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "utils.data.*": ("utils.data",),
     "utils.dlpack": ("utils.dlpack",),
     "utils.hooks": (_ATTRIBUTES,),
+    "utils.model_zoo": ("torch_modules.hub",),
     "version": (_ATTRIBUTES,),
 }
 
@@ -168,6 +169,7 @@ REFUSED |= {
 # Names that another module of xgrad's has: (module of torch's, name) → "module:name", both of xgrad's.
 ANSWERS: dict[tuple[str, str], str] = {
     ("", "__version__"): "torch_modules.torch_attributes:VERSION",
+    ("", "__config__"): "torch_modules.torch_attributes:BUILD",
     ("version", "__version__"): "torch_modules.torch_attributes:VERSION",
     ("_dynamo", "config"): "torch_modules.torch_attributes:dynamo_config",
     ("overrides", "has_torch_function"): "overrides:has_xgrad_function",
@@ -176,6 +178,8 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("_C", "DisableTorchFunctionSubclass"): "overrides:disable_overrides",
     ("_C", "DisableTorchFunction"): "overrides:disable_overrides",
     ("_C", "_nn"): "nn.functional:",
+    ("_C._nn", "_parse_to"): "torch_modules.torch_attributes:_parse_to",
+    ("_C", "_get_accelerator"): "torch_modules.torch_attributes:_get_accelerator",
     ("autograd.graph", "_get_grad_fn_or_grad_acc"): "autograd.multi_grad:node_of",
     ("autograd.profiler", "emit_itt"): "autograd.profiler:emit_nvtx",
     ("nn.functional", "has_torch_function"): "overrides:has_xgrad_function",
@@ -188,12 +192,21 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "LongStorage"): "tensor:Size",
     ("", "Storage"): ":TypedStorage",
     ("", "ops"): "torch_modules.aten:OPS",
-    ("ops", "aten"): "torch_modules.aten:ATEN",
-    ("ops", "higher_order"): "torch_modules.aten:NOTHING",
     ("", "classes"): "torch_modules.aten:NOTHING",
+    ("utils.data.dataloader", "_BaseDataLoaderIter"): "utils.data.dataloader:_LoaderIterator",
+    ("utils.data.dataloader", "_MultiProcessingDataLoaderIter"): "utils.data.dataloader:_ThreadIterator",
+    ("_tensor_str", "PRINT_OPTS"): "tensor_methods.printing:options",
+    ("_tensor_str", "_add_suffixes"): "tensor_methods.printing:_with_suffixes",
+    ("_tensor_str", "_str_intern"): "tensor_methods.printing:format_tensor",
+    ("_tensor_str", "_tensor_str"): "tensor_methods.printing:contents",
+    ("_tensor_str", "printoptions"): "tensor_methods.printing:printoptions",
+    ("utils.flop_counter", "FlopCounterMode"): "torch_modules.torch_attributes:FlopCounterMode",
+    ("profiler", "kineto_available"): "autograd.torch_c_names:kineto_available",
     ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
+    ("", "_sample_dirichlet"): "distributions.gamma:sample_dirichlet",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",
+    ("", "multiprocessing"): "torch_modules.torch_attributes:",
     ("", "onnx"): "torch_modules.torch_attributes:",  # the module, which answers one question
     ("onnx", "is_in_onnx_export"): "torch_modules.torch_attributes:is_in_onnx_export",
     ("onnx", "register_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
@@ -202,11 +215,18 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("onnx.symbolic_helper", "quantized_args"): "torch_modules.torch_attributes:identity",
     ("fx", "wrap"): "jit:script",
     ("fx._compatibility", "compatibility"): "torch_modules.torch_attributes:identity",
-    ("hub", "_get_torch_home"): "torch_modules.torch_attributes:_get_torch_home",
     ("cuda", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
+_CHECKS = "_with _tensor_all_with _index _value _type _not_implemented _tensor_all"
+ANSWERS |= {("", f"_check{kind}"): f"torch_modules.checks:_check{kind}" for kind in ("", *_CHECKS.split())}
+_ASKED = "get_start_method get_all_start_methods get_context current_process parent_process active_children cpu_count"
+ANSWERS |= {("multiprocessing", name): f"torch_modules.torch_attributes:{name}" for name in _ASKED.split()}
 _TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
-ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in ("_is_all_true", "_is_any_true")}
+_CHECKS = """
+    _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_type _check_value
+    _check_with _is_all_true _is_any_true _shape_as_tensor
+"""
+ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in _CHECKS.split()}

@@ -16,7 +16,7 @@ from ..base.devices import same_placement, settled
 from ..base.missing import missing as _missing
 from ..base.platforms import start
 from ..dispatch.call import call
-from ..execution.execute import evaluate_held, transferred
+from ..execution.runner import evaluate_held, transferred
 from ..ops.create.from_data import _converted, named_place
 from ..tensor import Tensor, from_foreign
 

@@ -24,8 +24,8 @@ import numpy as np
 from ..base.jax_compat import Tracer
 from ..base.limits import check_numel
 from ..errors import OverlapError
-from ..execution.execute import runs_plainly
 from ..execution.pending import Pending
+from ..execution.runner import runner
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .normal_form import combine
 from .program import Program, program_of, scalar_of, start_of
@@ -466,7 +466,7 @@ class ViewChain:
         """Read the view of a root array: by one compiled program, or the array itself for the root's chain."""
         view = self._view
         if view is None:
-            if self._reads < _FEW and runs_plainly() and not isinstance(array, (Tracer, Pending)):
+            if self._reads < _FEW and runner.at_once() and not isinstance(array, (Tracer, Pending)):
                 self._reads += 1
                 few = self._few
                 if few is None:

@@ -26,13 +26,12 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..base.jax_compat import Tracer, in_trace
-from ..config import settings, state
+from ..config import state
 from ..errors import InferenceTensorError, LostValueError
 from ..execution.donation import Writing, copied, run_writing
-from ..execution.execute import deferred, transferred
-from ..execution.pending import Pending, declared_of
+from ..execution.pending import Pending
 from ..execution.references import is_alone
-from ..execution.rollback import replaces
+from ..execution.runner import runner, transferred
 
 _ids = itertools.count(1)
 
@@ -177,13 +176,7 @@ def write_root(
     """
     if box[0] is None:
         raise no_value()
-    if settings.declared and (where := declared_of(box[0])) is not None:
-        where.runtime.write(out, box, holder._owned and is_alone(box), program_of, operands)
-        replaces(out[0], box[0], holder, owner)
-        return
-    if settings.special and deferred(box, operands, holder._owned):
-        out.append(program_of(False)(box[0], *operands))
-        replaces(out[0], box[0], holder, owner)
+    if runner.write(out, box, holder, program_of, operands, owner):
         return
     traced = isinstance(box[0], Tracer)
     where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that shows where it comes from

@@ -4,10 +4,10 @@ from typing import Any
 
 from ..base.table import size
 from ..compiler.function import CompiledFunction
-from ..execution.execute import queue_now
 from ..execution.fused import programs
 from ..execution.lazily import lazy
 from ..execution.pending import Pending
+from ..execution.runner import runner
 from ..execution.source import lines as source_lines
 from ..nn.module import OptimizedModule
 from .drawing import Drawing
@@ -40,7 +40,7 @@ def program(f: Any = lazy, *args: Any, fold: bool | None = None, direction: str 
     >>> [box.title for box in drawing.scene.boxes]
     ['constant', 'mul', 'tanh']
     """
-    queue = queue_now() if f is lazy else None
+    queue = runner.queue() if f is lazy else None
     if queue is not None and queue.entries:
         scene = _of_queue(queue, names_for(None, 1))
     else:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...execution.execute import transferred
+from ...execution.runner import transferred
 from ...ops.create.factories import like as placement
 from ...tensor import Tensor, from_foreign
 from .entries import entries, host

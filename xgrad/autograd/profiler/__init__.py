@@ -21,10 +21,11 @@ from typing import Any, Self
 import jax
 
 from ...base.missing import missing as _missing
-from ...config import settings, state
+from ...config import state
 from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
+from ...execution.runner import runner
 from ...tensor import Tensor
 from .events import EventList, FunctionEvent, FunctionEventAvg, Interval
 
@@ -48,7 +49,7 @@ class _Recorder(OperatorMode):
         if self.entered:
             raise RuntimeError(f"{self._shown} context manager is not reentrant")
         self.entered: bool = True
-        settings.special = True
+        runner.plain = False
         self._will_restore("operator_mode", "recorder")
         self._outer, self._around = state.operator_mode, state.recorder
         state.operator_mode = state.recorder = self

@@ -1,7 +1,8 @@
 """Modes: the settings of the thread, of the process and of JAX that a trace depends on.
 
-Each call reads them, so in the quickest public way: through the properties of `jax.config`, which follow this thread's
-context managers (`jax.default_matmul_precision("float32")`), 0.1 µs each.
+Each call of a compiled function reads them, so they are read in the quickest public way: through the
+properties of `jax.config`, which follow this thread's context managers (`jax.default_matmul_precision("float32")`),
+0.1 µs each.
 """
 
 from collections.abc import Callable

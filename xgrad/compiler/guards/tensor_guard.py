@@ -5,8 +5,8 @@ Shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the stor
 
 from typing import Any
 
-from ...execution.execute import evaluate_held
 from ...execution.pending import Pending, quietly
+from ...execution.runner import evaluate_held
 from ...tensor import Tensor
 from ...views.storage import Tracer
 from ..reached_tensors import is_plain

@@ -10,8 +10,8 @@ import jax
 
 from ...base.jax_compat import Tracer
 from ...config import state
-from ...execution.execute import runs_plainly
 from ...execution.programs.ahead import compile_ahead, compiled, expected
+from ...execution.runner import runner
 
 _MOST = 4096  # nodes that are looked at
 
@@ -31,7 +31,7 @@ def prepare(task: Any, values: list[Any]) -> None:
     if compiled.count == _seen.count:
         return
     root = values[0] if len(values) == 1 else None
-    if isinstance(root, jax.Array) and not isinstance(root, Tracer) and state.trace is None and runs_plainly():
+    if isinstance(root, jax.Array) and not isinstance(root, Tracer) and state.trace is None and runner.at_once():
         where = root.sharding if root.committed else None
         if len(root.sharding.device_set) == 1:
             compile_ahead(_calls(task, where), _steps_after(task))

@@ -1,7 +1,7 @@
 """Segments: the nodes that a compiled backward evaluates in one XLA program, which is found by their structure.
 
     structure   for each node its formula and, for each of its inputs, where the gradients come from that are summed
-                there: a positive number counts values back, 0 is the next argument, None is undefined;
+                there: n > 0 is the n-th last value so far, 0 the next argument, None no gradient;
                 then the same for each gradient that is a result of the segment
     metas       shapes and dtypes: of the gradients, of the results, and those that formulas ask for; each tuple of them
                 has a trace of its own

@@ -4,6 +4,7 @@ XLA compiles without Python's lock.  A call of a program that is compiled here f
 """
 
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ from typing import Any
 import jax
 
 from ...base.jax_compat import COMPILED
+from ..source import outside
+from .compiles import recorder
 
 
 class _Compiled:
@@ -48,21 +51,26 @@ def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] 
     if len(lowerings) < 2:
         return
     pool = ThreadPoolExecutor(min(len(lowerings), os.cpu_count() or 1), "xgrad compile")
+    place = outside(sys._getframe(1))
+    recorder.batch = recorder.counts["programs"], len(lowerings)
     try:
         compiling = []
         for lower in lowerings:
             try:
-                compiling.append(pool.submit(_compile, lower()))  # lowered in this thread, whose modes belong to it
+                lowered = lower()  # in this thread, whose modes belong to it
+                compiling.append(pool.submit(_compile, lowered, place))
             except Exception:
                 continue
         for future in compiling:
             future.exception()
     finally:
         pool.shutdown(cancel_futures=True)
+        recorder.batch = None
 
 
-def _compile(lowered: Any) -> None:
+def _compile(lowered: Any, place: Any) -> None:
     """Compile in a thread of the pool, by a call of xgrad's: the compile cache stores no other programs."""
+    recorder.thread.place = place
     lowered.compile()
 
 

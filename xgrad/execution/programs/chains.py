@@ -16,11 +16,10 @@ from typing import Any
 
 import jax
 from jax.experimental.xla_metadata import set_xla_metadata
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from ...base.jax_compat import INNER, NOT_INLINED
+from ...base.jax_compat import INNER, NOT_INLINED, jaxprs
 from ...base.platforms import traced_for
-from .parts import in_parts, variables
+from .parts import in_parts, values_of, variables
 
 DEEP = 128  # operations in a row; of shorter chains XLA makes good programs
 MOST = 64  # operations of a function
@@ -39,9 +38,9 @@ def in_chains(function: Callable[..., Any]) -> Callable[..., Any]:
     return cut
 
 
-def with_chains(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+def with_chains(closed: Any) -> Callable[..., list[Any]]:
     """Return a traced program as a function, in which deep chains are cut for XLA's CPU compiler."""
-    whole = jaxpr_as_fun(closed)
+    whole = jaxprs().jaxpr_as_fun(closed)
 
     def program(*operands: Any) -> list[Any]:
         jaxpr = closed.jaxpr
@@ -71,13 +70,13 @@ def _run(called: bool, part: Callable[..., list[Any]], operands: list[Any]) -> l
 def _parts(jaxpr: Any) -> Iterator[tuple[bool, list[Any]]]:
     """Yield the equations in order, in parts, each with True if it is one of a deep chain: a function of its own."""
     uses = Counter(variables(jaxpr.eqns))
-    uses.update(v for v in jaxpr.outvars if not isinstance(v, Literal))
+    uses.update(values_of(jaxpr.outvars))
     row: list[Any] = []
     depths: dict[Any, int] = {}  # of what the row computes: how many of its operations stand behind one another
     for eqn in (*jaxpr.eqns, None):
         if eqn is not None and not ends_chain(eqn):
             row.append(eqn)
-            depth = 1 + max((depths.get(v, 0) for v in eqn.invars if not isinstance(v, Literal)), default=0)
+            depth = 1 + max((depths.get(v, 0) for v in values_of(eqn.invars)), default=0)
             depths.update(dict.fromkeys(eqn.outvars, depth))
             continue
         if max(depths.values(), default=0) > DEEP:
@@ -105,4 +104,4 @@ def ends_chain(eqn: Any) -> bool:
     inner = eqn.params.get(INNER)
     if eqn.effects or eqn.primitive.name.startswith(_ENDS):
         return True
-    return isinstance(inner, ClosedJaxpr) and any(map(ends_chain, inner.jaxpr.eqns))
+    return isinstance(inner, jaxprs().ClosedJaxpr) and any(map(ends_chain, inner.jaxpr.eqns))

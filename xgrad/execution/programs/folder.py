@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from ...base.jax_compat import LEAST_TIME, SOUGHT, OwnPrograms, xgrad_compiles
+from ...base.jax_compat import LEAST_TIME, SOUGHT, XLA_CACHES, OwnPrograms, xgrad_compiles
 
 VARIABLE = "XGRAD_COMPILE_CACHE"
 MOST_BYTES = 1 << 30
@@ -37,6 +37,7 @@ class _Cache:
     wanted = False  # True until the first program, if it is to switch the cache on
     asked: Path | None = None  # the folder that the environment variable names
     used: str | None = None  # the folder that xgrad gave JAX
+    xla_caches = ""  # the caches that XLA would have had in there
 
 
 _cache = _Cache()
@@ -84,7 +85,7 @@ def _made(folder: str | os.PathLike[str] | None, most_bytes: int) -> Path:
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     used.mkdir(mode=0o700, exist_ok=True)
     for place in (parent, used):
-        _check_private(place)
+        check_private(place.stat(), place, "give a folder that only you can write to")
     with tempfile.TemporaryFile(dir=used):  # an error now, and not a silent one later
         pass
     _trim_daily(used, most_bytes)
@@ -95,11 +96,26 @@ def _use(folder: Path | None) -> None:
     """Have JAX store and load xgrad's programs in a folder, or let it have no folder."""
     _cache.wanted, _cache.used = False, None  # while it changes, other threads' programs do not look whose it is
     used = None if folder is None else str(folder)
-    least = float(jax.config.values[LEAST_TIME])  # the number that was set before
-    jax.config.update(LEAST_TIME, least if folder is None else OwnPrograms(least))
+    _set_for(folder is not None)
     jax.config.update("jax_compilation_cache_dir", used)
     _cache.used = used
     compilation_cache.reset_cache()  # JAX looks for a folder until it has found one
+
+
+def _set_for(own: bool) -> None:
+    """Set JAX's settings for xgrad's own folder, or as they were before.
+
+    JAX would give XLA caches of its own in there, on a GPU, on every platform with their path in the keys of programs:
+    these would be found in no other folder.
+    """
+    least, caches = float(jax.config.values[LEAST_TIME]), jax.config.values.get(XLA_CACHES)
+    jax.config.update(LEAST_TIME, OwnPrograms(least) if own else least)
+    if own and caches:
+        _cache.xla_caches = caches
+        jax.config.update(XLA_CACHES, "")
+    elif not own and caches == "" and _cache.xla_caches:
+        jax.config.update(XLA_CACHES, _cache.xla_caches)
+        _cache.xla_caches = ""
 
 
 def _sought(event: str, **_: Any) -> None:
@@ -108,8 +124,7 @@ def _sought(event: str, **_: Any) -> None:
         return
     if _cache.used is not None and _cache.used != _folder_of_jax():
         _cache.used = None
-        if isinstance(least := jax.config.values[LEAST_TIME], OwnPrograms):
-            jax.config.update(LEAST_TIME, float(least))
+        _set_for(False)
         compilation_cache.reset_cache()
     elif _cache.wanted and xgrad_compiles():
         _enable_if_wanted()
@@ -141,7 +156,7 @@ def compile_cache_info() -> CacheInfo | None:
     folder = used_folder()
     if folder is None:
         return None
-    files = _programs(folder)
+    files = programs_in(folder)
     return CacheInfo(folder, len(files), sum(size for _, size, _ in files))
 
 
@@ -171,7 +186,7 @@ def why_off() -> str | None:
     return _refused[0] if _refused else None
 
 
-def _programs(folder: Path) -> list[tuple[float, int, Path]]:
+def programs_in(folder: Path) -> list[tuple[float, int, Path]]:
     """Return (time of the last use, bytes, file) of each stored program.  Other processes may delete them meanwhile."""
     found = []
     for file in folder.glob("*-cache"):
@@ -192,7 +207,7 @@ def _trim_daily(folder: Path, most_bytes: int) -> None:
             return
     with contextlib.suppress(OSError):
         marker.touch()
-    programs = sorted(_programs(folder))
+    programs = sorted(programs_in(folder))
     total = sum(size for _, size, _ in programs)
     for _, size, file in programs:
         if total <= most_bytes:
@@ -217,11 +232,9 @@ def _kind() -> str:
     return f"jaxlib-{metadata.version('jaxlib')}-{sys.platform}-{platform.machine()}-{mark}"
 
 
-def _check_private(folder: Path) -> None:
-    if hasattr(os, "getuid"):
-        found = folder.stat()
-        if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
-            raise PermissionError(
-                f"the compile cache holds programs that are run, and others may write to {folder}: give a folder that "
-                "only you can write to (chmod go-w)"
-            )
+def check_private(found: os.stat_result, place: Any, instead: str) -> None:
+    """Raise `PermissionError` if others could write to a place."""
+    if hasattr(os, "getuid") and (found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022):
+        raise PermissionError(
+            f"the compile cache holds programs that are run, and others may write to {place}: {instead} (chmod go-w)"
+        )

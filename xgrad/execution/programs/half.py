@@ -15,10 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ...base.dtypes import bfloat16, float16
-from ...base.jax_compat import INNER
+from ...base.jax_compat import INNER, jaxprs
 from ...base.platforms import traced_for
 
 HALVES = frozenset((float16, bfloat16))
@@ -91,23 +90,23 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
     return rounded
 
 
-def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list, list]:
+def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
     """Evaluate a program with products of halves; `halves`: the half-precision original of an operand that is a float32
     copy, else None.
 
     Returns the results, and the half-precision originals that they are copies of.
     """
-    jaxpr = program.jaxpr
+    jaxpr, core = program.jaxpr, jaxprs()
     if not _multiplies(jaxpr):
-        return jaxpr_as_fun(program)(*operands), [None] * len(jaxpr.outvars)
+        return core.jaxpr_as_fun(program)(*operands), [None] * len(jaxpr.outvars)
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*program.consts, *operands), strict=True))
     narrow = dict(zip(jaxpr.invars, halves, strict=True))
 
     def half_of(v: Any) -> Any:
-        return None if isinstance(v, Literal) else narrow.get(v)
+        return None if isinstance(v, core.Literal) else narrow.get(v)
 
     def read(v: Any) -> Any:
-        return v.val if isinstance(v, Literal) else values[v]
+        return v.val if isinstance(v, core.Literal) else values[v]
 
     for equation in jaxpr.eqns:
         primitive, params, variables = equation.primitive, equation.params, equation.invars
@@ -120,9 +119,9 @@ def _evaluate(program: ClosedJaxpr, operands: list, halves: list) -> tuple[list,
                 exact["precision"] = None
             out = [primitive.bind(*small, **{**params, **exact})]
         else:
-            given = list({v: None for v in variables if not isinstance(v, Literal)})
+            given = list({v: None for v in variables if not isinstance(v, core.Literal)})
             alone = jaxpr.replace(constvars=[], invars=given, outvars=equation.outvars, eqns=[equation])
-            out = jaxpr_as_fun(ClosedJaxpr(alone, []))(*[values[v] for v in given])
+            out = core.jaxpr_as_fun(core.ClosedJaxpr(alone, []))(*[values[v] for v in given])
             if primitive.name in _MOVES and small[0] is not None:
                 moved = [primitive.bind(small[0], *[read(v) for v in variables[1:]], **params)]
         values.update(zip(equation.outvars, out, strict=True))

@@ -1,4 +1,4 @@
-"""Functions as programs: `jax.jit` of functions that pass through `limits.checked`, which a lazy block notes.
+"""Functions as programs: functions jitted with the checks of `limits.checked`; in a lazy block their calls are queued.
 
 JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
 same in each process: the name of the function, also for a partial function, which has none (`checked`).
@@ -11,8 +11,7 @@ import jax
 
 from ...base.jax_compat import Tracer, in_trace
 from ...base.limits import checked
-from ...config import settings
-from ..execute import execute, runs_plainly
+from ..runner import runner
 
 
 class Program:
@@ -46,7 +45,7 @@ class Program:
         self.avals = {}  # the results' avals by the operands' avals, for a queue
 
     def __call__(self, *operands: Any) -> Any:
-        return execute(self, operands) if settings.special else self.run(*operands)
+        return self.run(*operands) if runner.plain else runner.run(self, operands)
 
     @property
     def name(self) -> str:
@@ -111,8 +110,8 @@ class PartRead(Program):
         self.alone: Any = jax.jit(function, compiler_options=options)
 
     def __call__(self, *operands: Any) -> Any:
-        if not runs_plainly():
-            return execute(self, operands)
+        if not runner.at_once():
+            return runner.run(self, operands)
         if isinstance(operands[0], Tracer) or in_trace() or not self.is_there(operands):
             return self.run(*operands)
         return self.alone(*operands)

@@ -25,6 +25,7 @@ class Face(Module):
     _declared: ClassVar[dict[str, inspect.Parameter]] = {}  # the constructor's arguments
     _passed: ClassVar[Sequence[str]] = ()  # the attributes that the function gets
     _withheld: ClassVar[tuple[str, ...]] = ()  # the arguments that it does not get, and that are not attributes
+    _dimensions: ClassVar[int] = 0
     _shown: ClassVar[str | None] = None  # the format of extra_repr, if the usual one does not fit
 
     def _keep(self, values: dict[str, Any]) -> None:
@@ -43,12 +44,13 @@ class Face(Module):
 @dataclass_transform(eq_default=False)
 def face(
     function: str = "", *, tensors: str = "input", shown: str | None = None, passed: str | None = None,
-    kw_only: bool = False,
+    kw_only: bool = False, dims: int = 0,
 ) -> Callable[[_Class], _Class]:  # fmt: skip
     """Make a class of its annotations: the constructor, and `forward` if there is a `function` for it.
 
     `tensors`: the names of forward's arguments.  `shown`: the format of `extra_repr`.  `passed`: the attributes that
-    the function gets, by default all arguments of the constructor, which are keywords if `kw_only`.
+    the function gets, by default all arguments of the constructor, which are keywords if `kw_only`.  `dims`: the number
+    of dimensions that the module moves over, its `_dimensions`.
     """
 
     def decorate(cls: Any) -> Any:
@@ -58,6 +60,8 @@ def face(
             cls.__init__ = _constructor(cls)
         if shown is not None:
             cls._shown = shown
+        if dims:
+            cls._dimensions = dims
         if passed is not None or own:
             cls._passed = [n for n in cls._declared if n not in cls._withheld] if passed is None else passed.split()
         if function:

@@ -1,4 +1,4 @@
-"""Padding: rows over nn.functional.pad (PyTorch: torch/nn/modules/padding.py)."""
+"""Padding: modules that call nn.functional.pad (PyTorch: torch/nn/modules/padding.py)."""
 
 from typing import Any, ClassVar
 
@@ -12,7 +12,6 @@ from .utils import _ntuple
 class _PadNd(Face):
     """Base class: `padding` is before and after each dimension, the last one first, or one number for all."""
 
-    _dimensions: ClassVar[int] = 0
     _mode: ClassVar[str] = "constant"
     _shown = "{self.padding}"
     padding: Any
@@ -39,27 +38,24 @@ class _CircularPadNd(_PadNd):
         return super().forward(input)
 
 
-@face()
+@face(dims=1)
 class CircularPad1d(_CircularPadNd):
     """Padding of the last dimension by its other end, for an input of shape (N, C, L) or (C, L)."""
 
-    _dimensions = 1
     padding: _size_2_t
 
 
-@face()
+@face(dims=2)
 class CircularPad2d(_CircularPadNd):
     """Padding of images by their other end, of shape (N, C, H, W) or (C, H, W)."""
 
-    _dimensions = 2
     padding: _size_4_t
 
 
-@face()
+@face(dims=3)
 class CircularPad3d(_CircularPadNd):
     """Padding of the last three dimensions by their other end."""
 
-    _dimensions = 3
     padding: _size_6_t
 
 
@@ -72,16 +68,15 @@ class _ConstantPadNd(_PadNd):
         return F.pad(input, self.padding, "constant", self.value)
 
 
-@face()
+@face(dims=1)
 class ConstantPad1d(_ConstantPadNd):
     """Padding of the last dimension by `value`."""
 
-    _dimensions = 1
     padding: _size_2_t
     value: float
 
 
-@face()
+@face(dims=2)
 class ConstantPad2d(_ConstantPadNd):
     """Padding of the last two dimensions by `value`.
 
@@ -91,16 +86,14 @@ class ConstantPad2d(_ConstantPadNd):
              [7., 7., 7.]]])
     """
 
-    _dimensions = 2
     padding: _size_4_t
     value: float
 
 
-@face()
+@face(dims=3)
 class ConstantPad3d(_ConstantPadNd):
     """Padding of the last three dimensions by `value`."""
 
-    _dimensions = 3
     padding: _size_6_t
     value: float
 
@@ -109,27 +102,24 @@ class _ReflectionPadNd(_PadNd):
     _mode = "reflect"
 
 
-@face()
+@face(dims=1)
 class ReflectionPad1d(_ReflectionPadNd):
     """Padding of the last dimension by what a mirror at its ends shows."""
 
-    _dimensions = 1
     padding: _size_2_t
 
 
-@face()
+@face(dims=2)
 class ReflectionPad2d(_ReflectionPadNd):
     """Padding of the last two dimensions by what a mirror at their ends shows."""
 
-    _dimensions = 2
     padding: _size_4_t
 
 
-@face()
+@face(dims=3)
 class ReflectionPad3d(_ReflectionPadNd):
     """Padding of the last three dimensions by what a mirror at their ends shows."""
 
-    _dimensions = 3
     padding: _size_6_t
 
 
@@ -137,27 +127,24 @@ class _ReplicationPadNd(_PadNd):
     _mode = "replicate"
 
 
-@face()
+@face(dims=1)
 class ReplicationPad1d(_ReplicationPadNd):
     """Padding of the last dimension by its first and last element."""
 
-    _dimensions = 1
     padding: _size_2_t
 
 
-@face()
+@face(dims=2)
 class ReplicationPad2d(_ReplicationPadNd):
     """Padding of the last two dimensions by their first and last elements."""
 
-    _dimensions = 2
     padding: _size_4_t
 
 
-@face()
+@face(dims=3)
 class ReplicationPad3d(_ReplicationPadNd):
     """Padding of the last three dimensions by their first and last elements."""
 
-    _dimensions = 3
     padding: _size_6_t
 
 

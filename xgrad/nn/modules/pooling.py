@@ -65,47 +65,40 @@ class MaxPool3d(_MaxPoolNd):
 
 
 class _MaxUnpoolNd(_Window):
-    _dimensions = 0
-
     def _keep(self, values: dict[str, Any]) -> None:
         super()._keep(values)
         for name in ("kernel_size", "stride", "padding"):
             setattr(self, name, _ntuple(self._dimensions)(getattr(self, name)))
 
 
-@face("max_unpool1d", tensors="input indices output_size=None", shown=_WINDOW)
+@face("max_unpool1d", tensors="input indices output_size=None", shown=_WINDOW, dims=1)
 class MaxUnpool1d(_MaxUnpoolNd):
     """The inverse of MaxPool1d, given its indices, with zeros between; `output_size` where several sizes are right."""
 
-    _dimensions = 1
     kernel_size: _size_1_t
     stride: _size_1_t | None = None
     padding: _size_1_t = 0
 
 
-@face("max_unpool2d", tensors="input indices output_size=None", shown=_WINDOW)
+@face("max_unpool2d", tensors="input indices output_size=None", shown=_WINDOW, dims=2)
 class MaxUnpool2d(_MaxUnpoolNd):
     """The inverse of MaxPool2d, given its indices, with zeros between; `output_size` where several sizes are right."""
 
-    _dimensions = 2
     kernel_size: _size_2_t
     stride: _size_2_t | None = None
     padding: _size_2_t = 0
 
 
-@face("max_unpool3d", tensors="input indices output_size=None", shown=_WINDOW)
+@face("max_unpool3d", tensors="input indices output_size=None", shown=_WINDOW, dims=3)
 class MaxUnpool3d(_MaxUnpoolNd):
     """The inverse of MaxPool3d, given its indices, with zeros between; `output_size` where several sizes are right."""
 
-    _dimensions = 3
     kernel_size: _size_3_t
     stride: _size_3_t | None = None
     padding: _size_3_t = 0
 
 
 class _FractionalMaxPoolNd(Face):
-    _dimensions = 0
-
     def _keep(self, values: dict[str, Any]) -> None:
         kind, n = type(self).__name__, self._dimensions
         size, ratio = values["output_size"], values["output_ratio"]
@@ -124,14 +117,13 @@ class _FractionalMaxPoolNd(Face):
         super()._keep(values)
 
 
-@face("fractional_max_pool2d", shown="")
+@face("fractional_max_pool2d", shown="", dims=2)
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
     """The largest element of windows at random places, as many as `output_size` or a part `output_ratio` of the input.
 
     For an input of shape (N, C, H, W) or (C, H, W) (Graham 2014).
     """
 
-    _dimensions = 2
     kernel_size: _size_2_t
     output_size: _size_2_t | None = None
     output_ratio: _ratio_any_t | None = None
@@ -139,11 +131,10 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     _random_samples: Tensor | None = None
 
 
-@face("fractional_max_pool3d", shown="")
+@face("fractional_max_pool3d", shown="", dims=3)
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """FractionalMaxPool2d for an input of shape (N, C, D, H, W) or (C, D, H, W)."""
 
-    _dimensions = 3
     kernel_size: _size_3_t
     output_size: _size_3_t | None = None
     output_ratio: _ratio_any_t | None = None

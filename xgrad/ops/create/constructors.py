@@ -27,7 +27,18 @@ _EXPECTED = (
 
 
 def construct(cls: type[Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Make the tensor of `Tensor(...)`, also for a subclass without a `__new__` of its own."""
+    """Make the tensor of `Tensor(...)`, also for a subclass without a `__new__` of its own.
+
+    `Tensor(x, requires_grad=...)` is `type(parameter)(x, ...)`, where PyTorch's class is Parameter's: it makes one.
+    Beside it may stand the parameter's `__dict__`, which has no entries of its own there.
+    """
+    if "requires_grad" in options and cls is Tensor and len(args) == 1 and isinstance(args[0], Tensor):
+        if options.keys() - vars(Tensor):
+            raise _unfit(args, options)
+        new = args[0].detach()
+        new.requires_grad = options["requires_grad"]
+        new._is_param = True
+        return new
     if isinstance(other := _only(args, options), Tensor):  # of any dtype, because Tensor is every dtype's class
         return overrides.as_subclass(other, cls)
     made = _made(args, options, settings.default_dtype)

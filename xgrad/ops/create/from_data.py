@@ -23,8 +23,8 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import cast
 from ...dispatch.samples import COMPLEX, real, sample, whole
-from ...execution.execute import transferred
 from ...execution.pending import declared_of
+from ...execution.runner import transferred
 from ...tensor import Tensor, from_foreign
 from .scalars import all_fit, fill_value, number
 

@@ -11,7 +11,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ...base.jax_compat import in_trace
 from ...config import state
-from ...execution.execute import runs_plainly
+from ...execution.runner import runner
 
 _RESULTS = 8  # of a kind
 _NUMBERS = 1 << 20  # of a kind in all: 20 ms of random numbers
@@ -26,7 +26,7 @@ def is_early(kind: Any, shape: tuple[int, ...], placement: Any) -> bool:
     False inside of traces and of vmap, and in a lazy block, which notes the same programs each time that it runs.
     """
     made = _made.get(kind, 0)
-    if made == _RESULTS or state.trace is not None or state.vmap_levels or not runs_plainly():
+    if made == _RESULTS or state.trace is not None or state.vmap_levels or not runner.at_once():
         return False
     if (made + 1) * prod([n or 1 for n in shape]) > _NUMBERS or not _is_simple(placement) or in_trace():
         return False

@@ -117,8 +117,15 @@ gather.derivative(self=adjoint_of_read)
 def _fitting_in_range(args: tuple, statics: tuple) -> tuple:
     in_range(args, statics)
     self, index, src, value = args
-    # Of src and value one is None, or a number.
-    return self, index, *(x if isinstance(x, Tensor) else fill_value(x, self.dtype) for x in (src, value))
+    if isinstance(value, Tensor) and (value.ndim or value.requires_grad):
+        raise TypeError(
+            "scatter(): value must be a number, or a tensor without dimensions that does not require grad, but got one "
+            f"of shape {list(value.shape)}{', which requires grad' * value.requires_grad}: give it as src"
+        )
+    # Of src and value one is None.  A number is the value: a bool's array cannot be told from a tensor's.
+    if not isinstance(src, (Tensor, jax.Array)) and not getattr(src, "ndim", 0):
+        src, value = None, value if src is None else src
+    return self, index, src, value if isinstance(value, Tensor) else fill_value(value, self.dtype)
 
 
 @operator(
@@ -137,10 +144,10 @@ def scatter(self, index, src, value=None, *, dim, reduce=None):
 
     `reduce` is None, "add" or "multiply".  Raises `RuntimeError` for shapes or dtypes that do not fit.
     """
+    number = src is None
     src = value if src is None else src
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
-    number = getattr(src, "weak_type", False)
     self_, index_, dim = _lay_out(self, index, dim, "scatter", None if number else src)
     if not index.size:
         return self

@@ -122,10 +122,12 @@ def _refuse_frequency(sparse: bool, scale_grad_by_freq: bool) -> None:
 def _table(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """The rows of `weight` (number, size) that `indices` name; row `padding_idx` gets no gradient, -1 stands for none.
+    """The rows of `weight` (number, size) that `indices` name; row `padding_idx` gets no gradient (-1: none)."""
+    check_range(indices, weight.shape[0], 0)
+    return _looked_up(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
-    `nn.functional.embedding`, without its checks.
-    """
+
+def _looked_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
     if not sparse or weight._level is not None or indices._level is not None:  # inside of vmap: a dense gradient
         return embedding.function(weight, indices, padding_idx, scale_grad_by_freq)
     _refuse_frequency(sparse, scale_grad_by_freq)
@@ -160,7 +162,7 @@ def _embedding(
     check_range(input, weight.shape[0], 0)
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)
-    return _table(weight, input, padding, scale_grad_by_freq, sparse)
+    return _looked_up(weight, input, padding, scale_grad_by_freq, sparse)
 
 
 # -- bags -------------------------------------------------------------------------------------------------------------
@@ -192,14 +194,28 @@ def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, las
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[:, None]
     if mode == "max":
-        found = jax.ops.segment_max(rows, bag, bags + 1)[:bags]
-        filled = jax.ops.segment_max(counted.astype(jnp.int32), bag, bags + 1)[:bags, None] > 0
-        return jnp.where(filled, found, 0)
+        places, filled = _largest(rows, bag, bags)
+        return jnp.where(filled, jnp.take_along_axis(rows, places, 0), 0)
     total = jax.ops.segment_sum(rows, bag, bags + 1)[:bags]
     if mode == "sum":
         return total
     count = jax.ops.segment_sum(counted.astype(rows.dtype), bag, bags + 1)[:bags, None]
     return total / jnp.maximum(count, 1)
+
+
+def _largest(rows: Any, bag: Any, bags: int) -> tuple[Any, Any]:
+    """Return the place of the first maximum of each bag and column, and True for bags that have rows.
+
+    A NaN is the maximum if it is the bag's first row, and else is passed over, as in PyTorch.
+    """
+    numbers = jnp.arange(rows.shape[0])
+    first = jax.ops.segment_min(numbers, bag, bags + 1)
+    lead = numbers[:, None] == first[bag][:, None]
+    order = jnp.where(jnp.isnan(rows), jnp.where(lead, jnp.inf, -jnp.inf), rows).astype(rows.dtype)
+    largest = jax.ops.segment_max(order, bag, bags + 1)[bag]
+    places = jnp.where(order == largest, numbers[:, None], rows.shape[0])
+    places = jax.ops.segment_min(places, bag, bags + 1)[:bags]
+    return jnp.clip(places, 0, rows.shape[0] - 1), (first[:bags] < rows.shape[0])[:, None]
 
 
 def _check_offsets(offsets: Tensor, length: int) -> None:
@@ -303,7 +319,7 @@ def embedding_bag(
         if padding >= 0:
             input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
         # The rows themselves are the table of the bags, so each index is its own row.
-        weight, padding = _table(weight, input, sparse=True), -1
+        weight, padding = _looked_up(weight, input, -1, False, True), -1
         input = from_array(jnp.arange(input.shape[0]))
     elif scale_grad_by_freq:
         if padding >= 0:
@@ -330,11 +346,8 @@ def _bag_indices(weight, indices, offsets, *, mode, padding_idx, last):
     sizes = jax.ops.segment_sum(counted.astype(indices.dtype), dropped, bags + 1)[:bags]
     rows = sizes
     if mode == "max" and places.size:
-        values = _rows(weight, indices)
-        largest = jax.ops.segment_max(values, dropped, bags + 1)[dropped]
-        first = jnp.where((values == largest) & counted[:, None], places[:, None], places.size - 1)
-        first = jax.ops.segment_min(first, dropped, bags + 1)[:bags]
-        rows = jnp.where(sizes[:, None] > 0, indices[jnp.minimum(first, places.size - 1)], 0)
+        first, filled = _largest(_rows(weight, indices), dropped, bags)
+        rows = jnp.where(filled, indices[first], 0)
     if mode == "sum":
         sizes = rows = jnp.zeros_like(sizes)
     return bag.astype(indices.dtype), sizes, rows

@@ -1,4 +1,4 @@
-"""Fake quantization, of training that is aware of it: values rounded to a grid of integers, and scaled back.
+"""Fake quantization, for quantization-aware training: values rounded to a grid of integers, and scaled back.
 
 Nothing here is a quantized tensor.  The gradient is the straight-through estimator's: the incoming one where the
 value lies on the grid, 0 where it was cut off.  Scale and zero point have none.
@@ -33,6 +33,11 @@ def _check(function: str, arrays: tuple, statics: tuple) -> None:
     values = on_host(zero_point)
     if values is not None and not ((values >= low) & (values <= high)).all():
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+
+
+def _numbers(scale: Any, zero_point: Any) -> tuple[Any, Any]:
+    """Return scale and zero point without dimensions; the zero point as an integer, as PyTorch's kernel reads it."""
+    return jnp.reshape(scale, ()), jnp.reshape(zero_point, ()).astype(jnp.int32)
 
 
 def _on_grid(x: Any, scale: Any, zero_point: Any) -> Any:
@@ -80,13 +85,11 @@ def fake_quantize_per_tensor_affine(self, scale, zero_point, *, quant_min, quant
     for x in (scale, zero_point):
         if getattr(x, "size", 1) != 1:
             raise RuntimeError(f"a Tensor with {x.size} elements cannot be converted to Scalar")
-    scale, zero_point = (jnp.reshape(x, ()) for x in (scale, zero_point))
-    return _quantized(self, scale, zero_point, quant_min, quant_max, jnp.float32)
+    return _quantized(self, *_numbers(scale, zero_point), quant_min, quant_max, jnp.float32)
 
 
 def _pass_tensor(grad, self, scale, zero_point, quant_min, quant_max):
-    scale, zero_point = (jnp.reshape(x, ()) for x in (scale, zero_point))
-    return _passed(grad, self, scale, zero_point, quant_min, quant_max)
+    return _passed(grad, self, *_numbers(scale, zero_point), quant_min, quant_max)
 
 
 fake_quantize_per_tensor_affine.derivative(self=_pass_tensor)

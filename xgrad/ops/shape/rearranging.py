@@ -21,6 +21,7 @@ from ...engine.fit import expandable
 from ...tensor import Tensor
 from ...views.named.arguments import sizes_of, variadic
 from ..create.copying import fit_to
+from ..index.index_checks import on_host
 
 
 def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
@@ -116,7 +117,7 @@ def repeat_interleave(
     """Each element (or slice along `dim`) repeated, `repeats` times or as often as a tensor says for each.
 
     Given a tensor alone, the index i as often as its i-th element says.  `output_size`, if it is known, saves reading
-    the sum of the repeats from the device.
+    the sum of the repeats from the device.  Raises `RuntimeError` for another one, where the repeats are on the host.
     """
     source: Tensor | None = input
     if repeats is None:
@@ -137,12 +138,21 @@ def repeat_interleave(
         count = repeats.item() if isinstance(repeats, Tensor) else int(repeats)
         if count < 0:
             raise RuntimeError("repeats can not be negative")
+        _require_output_size(output_size, count * (source.shape[dim] if source.ndim else 1))
         return call(_repeated.operator, (source,), (count, dim))
     if repeats.shape[0] and repeats.min().item() < 0:
         raise RuntimeError("repeats can not be negative")
+    values = None if output_size is None else on_host(repeats)
+    if values is not None:
+        _require_output_size(output_size, int(values.sum()))
     total = repeats.sum().item() if output_size is None else output_size
     index = call(_repeat_indices.operator, (repeats,), (total,))
     return index if source is None else source.index_select(dim, index)
+
+
+def _require_output_size(asked: int | None, size: int) -> None:
+    if asked is not None and asked != size:
+        raise RuntimeError(f"repeat_interleave: allocated size does not match required size: {asked} and {size}")
 
 
 # -- flipping and rolling ---------------------------------------------------------------------------------------------
@@ -300,10 +310,15 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 @composite(function=False)
 def sum_to_size(input: Tensor, *size: Any, **named: Any) -> Tensor:
-    """The tensor summed over the dimensions in which it is larger than `size`: the adjoint of `expand`."""
+    """The tensor summed over the dimensions in which it is larger than `size`: the adjoint of `expand`.
+
+    Sums of integers and booleans are integers of the default dtype, as those of `sum`.
+    """
     shape = variadic("sum_to_size", "size", size, named)
     if shape == tuple(input.shape):
         return input
     if not expandable(shape, tuple(input.shape)):
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(input.shape)}}}.")
+    if input.dtype not in dtypes.INEXACT:
+        input = input.to(dtypes.default_integer())
     return call(fit_to.operator, (input,), (shape, input.dtype))

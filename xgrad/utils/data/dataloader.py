@@ -331,7 +331,3 @@ class _ThreadIterator(_LoaderIterator):
         """Let the threads end."""
         for worker in self._workers:
             worker.close()
-
-    def __del__(self) -> None:
-        for worker in self.__dict__.get("_workers", ()):  # absent if a worker could not be started
-            worker.close()

@@ -12,6 +12,7 @@ threads end.
 import copy
 import random
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -87,6 +88,8 @@ class Worker:
         self._info = WorkerInfo(number, workers, seed, _copied(dataset), sources)
         self._make = make
         self._thread = ThreadPoolExecutor(1, f"DataLoader worker {number}")
+        # Ends the thread after the batch that it reads at present; also when nothing refers to the worker any more.
+        self.close: Callable[[], Any] = weakref.finalize(self, self._thread.shutdown, wait=False, cancel_futures=True)
         self._fetcher: dict[str, Fetcher] = {}
         place, mesh = state.place, state.mesh  # results go where the loader's thread puts new tensors
         self._begun: Future[None] | None = self._thread.submit(_begin, self._info, init, place, mesh)
@@ -99,10 +102,6 @@ class Worker:
     def submit(self, index: Any) -> "Future[Any]":
         """Ask for a batch."""
         return self._thread.submit(_fetch, self._begun, self._fetcher, index)
-
-    def close(self) -> None:
-        """End the thread after the batch that it reads at present."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _begin(info: WorkerInfo, init: Any, place: Any, mesh: Any) -> None:

@@ -1,4 +1,4 @@
-"""Measure two things in turns, and their ratio: for `python -m xgrad bench` and the repository's benchmarks.
+"""Measure two things in turns, and their ratio.
 
     ours theirs  ours theirs  ours theirs  ...      each round gives a ratio; the table shows their median and quartiles
 

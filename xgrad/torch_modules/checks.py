@@ -1,0 +1,48 @@
+"""`torch._check` and its like: conditions that a program states (PyTorch: torch/__init__.py).
+
+A condition whose value is being traced is taken for true, as PyTorch's compiler takes it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dispatch.tables import FUNCTIONS
+from ..tensor import Tensor
+from ..views.storage import Tracer
+
+
+def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """Raise `error_type` with what `message()` returns, unless `cond` is True."""
+    if not isinstance(cond, bool):
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if cond:
+        return
+    if message is not None and not callable(message):
+        raise TypeError("message must be a callable")
+    raise error_type("Expected cond to be True, but got False." if message is None else str(message()))
+
+
+def _check_tensor_all_with(error_type: type[Exception], cond: Any, message: Any = None) -> None:
+    """Raise `error_type` with what `message()` returns, unless all elements of a tensor of bools are True."""
+    if not isinstance(cond, Tensor):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+    if cond.dtype.name != "bool":
+        raise TypeError(f"cond tensor must have dtype bool, but got {cond.dtype}")
+    whole = FUNCTIONS[""]["all"](cond)
+    if not isinstance(whole._read(), Tracer):
+        _check_with(error_type, whole.item(), message)
+
+
+def _kind(error_type: type[Exception], check: Callable[..., None] = _check_with) -> Callable[..., None]:
+    def check_it(cond: Any, message: Any = None) -> None:
+        check(error_type, cond, message)
+
+    return check_it
+
+
+_check = _kind(RuntimeError)
+_check_index = _kind(IndexError)
+_check_value = _kind(ValueError)
+_check_type = _kind(TypeError)
+_check_not_implemented = _kind(NotImplementedError)
+_check_tensor_all = _kind(RuntimeError, _check_tensor_all_with)
