@@ -7,6 +7,7 @@ front.  An integer is a view even beside a tensor, so it never counts as an adva
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -95,8 +96,12 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     return result
 
 
-def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
-    """Split an index: the view by integers, slices, None and Ellipsis; an index tensor or None for each dimension."""
+def _resolve(self: Tensor, index: Any, making: Any = None) -> tuple[Tensor, list]:
+    """Split an index: the view by integers, slices, None and Ellipsis; an index tensor or None for each dimension.
+
+    `making`: the function that makes a view to be written.
+    """
+    make = view if making is None else partial(making, view)
     entries = [_entry(i) for i in _as_tuple(index)]
     used = sum(_consumed(i) for i in entries)
     if used > self.ndim:
@@ -128,10 +133,10 @@ def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
     while indices and indices[-1] is None:
         indices.pop()
     if all(i is Ellipsis or i is _WHOLE for i in key):
-        return self if indices else view(self, ("getitem", tuple(key)), _ALIAS), indices
+        return self if indices else make(self, ("getitem", tuple(key)), _ALIAS), indices
     basic = _basic(tuple(slice(None) if i is _WHOLE else i for i in key))
     assert basic is not None
-    return view(self, *basic), indices
+    return make(self, *basic), indices
 
 
 def _as_tuple(index: Any) -> tuple:
@@ -210,7 +215,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         part = aliased(view, self, *basic)
         part.copy_(_assigned(value, self, part.ndim))
         return
-    part, indices = aliased(_resolve, self, index)
+    part, indices = _resolve(self, index, aliased)
     if not indices:
         part.copy_(_assigned(value, self, part.ndim))
         return
