@@ -9,7 +9,7 @@ from ..config import block, settings
 from ..tensor import Tensor
 from .infer_schema import infer_schema
 from .operator import OpOverload
-from .registry import checked_name, find, put
+from .registry import UNLOADED, checked_name, find, put
 from .schema import Schema
 from .tags import Tag, tags_of
 
@@ -240,15 +240,18 @@ def register_rule(operator: OpOverload, kind: type, fn: Callable[..., Any] | Non
 def operator_of(op: Any) -> OpOverload:
     """Return the operator that a name, a `CustomOpDef` or an operator stands for.
 
-    Raises `RuntimeError` for a name that nobody registered, `TypeError` for another object.
+    After a library in C++ was refused, an unknown name may be an operator of it: what a package registers for such an
+    operator is kept by nobody.  Else `RuntimeError` for a name that nobody registered, `TypeError` for another object.
     """
     if isinstance(op, CustomOpDef):
         return op._opoverload
     if isinstance(op, OpOverload):
         return op
     if isinstance(op, str):
-        checked_name(op)
+        space, name = checked_name(op)
         found = find(op)
+        if found is None and UNLOADED:
+            return OpOverload(Schema(f"{name}() -> ()", space), False, ())
         if found is None:
             raise RuntimeError(f"operator {op} does not exist: define it with xgrad.library.custom_op or define")
         return found

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from ..base.unsupported import refused
 from ..dispatch.tables import FUNCTIONS, METHODS, NAMESPACES
+from ..library.registry import UNLOADED
 from ..ops import aten as _aten
-from .torch_attributes import load_library
+from ..ops.foreach import FOREACH
 
 
 class OpOverloadPacket:
@@ -55,10 +57,24 @@ class Namespace(ModuleType):
                 return made
         if name in self._spaces:  # registered by the user: xgrad.library
             return self._spaces[name]
+        if self._spaces is NAMESPACES and UNLOADED and not name.startswith("__"):
+            return refused("ops", name, _CPP)
         raise AttributeError(f"{self.__name__!r} has no attribute {name!r}: xgrad has no operator of this name")
 
 
-ATEN: Namespace = Namespace("aten", (vars(_aten), *(FUNCTIONS[place] for place in ("", "nn.functional")), METHODS))
+_CPP = (
+    "it belongs to a library in C++, which needs PyTorch",
+    "Write the operator in Python with xgrad.library.custom_op(\"namespace::name\"), or with operators of xgrad.",
+)
+
+
+def load_library(path: Any) -> None:
+    """Raise `OSError`: packages with operators in C++ do without them then, and a call of one is refused."""
+    UNLOADED.append(str(path))
+    raise OSError(f"{path} is a library of C++ operators, which need PyTorch: xgrad.library registers operators in Python")
+
+
+ATEN: Namespace = Namespace("aten", (vars(_aten), FOREACH, *(FUNCTIONS[place] for place in ("", "nn.functional")), METHODS))
 NOTHING: Namespace = Namespace("", ())
 OPS: Namespace = Namespace("", (), NAMESPACES)
-vars(OPS).update(aten=ATEN, load_library=load_library)
+vars(OPS).update(aten=ATEN, higher_order=NOTHING, load_library=load_library)

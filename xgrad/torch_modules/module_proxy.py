@@ -9,7 +9,7 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..base.unsupported import UnsupportedNameError, refused
+from ..base.unsupported import Unsupported, UnsupportedNameError, refused
 from .tables import ANSWERS, FILES, HOMES, REFUSED
 
 # Modules of xgrad's that users may use; the others (xgrad.engine, ...) are not modules of torch's.
@@ -55,9 +55,9 @@ class Face(ModuleType):
                 raise
             except AttributeError:
                 continue
-            if not isinstance(value, ModuleType):
+            if not isinstance(value, ModuleType) and not (isinstance(value, Unsupported) and path in REFUSED):
                 return value
-            if not value.__name__.startswith("xgrad"):
+            if isinstance(value, ModuleType) and not value.__name__.startswith("xgrad"):
                 continue  # of xgrad's own imports
             if (face := _face_of(path)) is not None:
                 return face
@@ -120,6 +120,8 @@ def make_face(path: str) -> ModuleType | None:
     """
     if path in faces:
         return faces[path]
+    if path == "ops":
+        return _module("torch_modules.aten").OPS
     top = path.partition(".")[0]
     homes: list[ModuleType] = []
     if path in HOMES:

@@ -47,6 +47,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "distributions.*": ("distributions",),
     "func.*": ("func",),
     "functional": ("",),
+    "hub": ("torch_modules.hub",),
     "jit": ("jit", _ATTRIBUTES),
     "jit.*": ("jit", _ATTRIBUTES),
     "_library.*": ("library", "library.infer_schema", "library.custom_op"),
@@ -59,7 +60,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "nn.parallel.data_parallel": ("nn.parallel",),
     "nn.modules.*": (_ATTRIBUTES, "nn.modules", "nn"),
     "nn.utils.*": ("nn.utils", _ATTRIBUTES),
-    "ops": (),
     "_ops": (),
     "_logging": (_ATTRIBUTES,),
     "optim.*": ("optim", _ATTRIBUTES),
@@ -83,6 +83,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "utils.data.*": ("utils.data",),
     "utils.dlpack": ("utils.dlpack",),
     "utils.hooks": (_ATTRIBUTES,),
+    "utils.model_zoo": ("torch_modules.hub",),
     "version": (_ATTRIBUTES,),
 }
 
@@ -188,13 +189,10 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "LongStorage"): "tensor:Size",
     ("", "Storage"): ":TypedStorage",
     ("", "ops"): "torch_modules.aten:OPS",
-    ("ops", "aten"): "torch_modules.aten:ATEN",
-    ("ops", "higher_order"): "torch_modules.aten:NOTHING",
     ("", "classes"): "torch_modules.aten:NOTHING",
     ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",
-    ("", "onnx"): "torch_modules.torch_attributes:",  # the module, which answers one question
     ("onnx", "is_in_onnx_export"): "torch_modules.torch_attributes:is_in_onnx_export",
     ("onnx", "register_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
     ("onnx", "unregister_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
@@ -202,11 +200,14 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("onnx.symbolic_helper", "quantized_args"): "torch_modules.torch_attributes:identity",
     ("fx", "wrap"): "jit:script",
     ("fx._compatibility", "compatibility"): "torch_modules.torch_attributes:identity",
-    ("hub", "_get_torch_home"): "torch_modules.torch_attributes:_get_torch_home",
     ("cuda", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("", "OutOfMemoryError"): "errors:OutOfMemoryError",
     ("_C", "_LinAlgError"): "linalg:LinAlgError",
 }
 _TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
-ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in ("_is_all_true", "_is_any_true")}
+_CHECKS = """
+    _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_type _check_value
+    _check_with _is_all_true _is_any_true
+"""
+ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in _CHECKS.split()}

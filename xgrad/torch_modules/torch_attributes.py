@@ -1,13 +1,12 @@
 """Values that packages written for PyTorch read from it, and which xgrad itself does not need."""
 
 import functools
-import os
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Dict, List, Optional, Tuple, TypeVar, Union  # noqa: F401, UP035 - of torch.jit.annotations
 
 from .. import overrides
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import no_grad, set_grad_enabled
 from ..base.unsupported import refused
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
@@ -99,6 +98,38 @@ def assert_(condition: Any, message: str = "") -> None:
         raise AssertionError(message)
 
 
+def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """Raise an error of this type, with the text that `message()` returns, unless the condition holds."""
+    if not isinstance(cond, bool):
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if not cond:
+        if message is not None and not callable(message):
+            raise TypeError("message must be a callable")
+        raise error_type(str(message()) if message else "Expected cond to be True, but got False.")
+
+
+_check = functools.partial(_check_with, RuntimeError)
+_check_index, _check_value = functools.partial(_check_with, IndexError), functools.partial(_check_with, ValueError)
+_check_type = functools.partial(_check_with, TypeError)
+_check_not_implemented = functools.partial(_check_with, NotImplementedError)
+
+
+def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
+    """Raise `RuntimeError` unless a number is a size: not negative, and at most `max`."""
+    _check(bool(i >= 0 and (max is None or i <= max)), message)
+
+
+def _check_tensor_all(cond: Tensor, message: Any = None) -> None:
+    """Raise `RuntimeError` unless all elements of a tensor are true."""
+    _check(bool(_is_all_true(cond)), message)
+
+
+def _assert_async(condition: Any, message: str = "Expected Tensor with single nonzero value") -> None:
+    """Raise `RuntimeError` unless a tensor's one element is true; it is waited for, unlike on PyTorch's GPUs."""
+    if not condition:
+        raise RuntimeError(message)
+
+
 def _is_all_true(input: Tensor) -> Tensor:
     """Return `input.all()`."""
     return FUNCTIONS[""]["all"](input)
@@ -132,19 +163,6 @@ def is_in_onnx_export() -> bool:
 _cuda_isCurrentStreamCapturing = is_compile_supported = _is_tracing  # noqa: N816 - PyTorch's name
 
 
-def _get_torch_home() -> str:
-    """Return the folder in which packages keep what they download."""
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
-
-
-def load_library(path: Any) -> None:
-    """Raise `OSError`: of torch.ops.  Packages with C++ operators do without them then."""
-    raise OSError(
-        f"{path} is a library of C++ operators, which need PyTorch: xgrad.library registers operators in Python"
-    )
-
-
 def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:
     """Return all tensors' elements in one vector."""
     return FUNCTIONS[""]["cat"]([tensor.reshape(-1) for tensor in tensors])
@@ -167,6 +185,33 @@ def _group_tensors_by_device_and_dtype(tensorlistlist: Any, with_indices: bool =
             part.append(whole[i] if whole else None)
         indices.append(i)
     return groups
+
+
+def _default_to_fused_or_foreach(params: Any, differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
+    """Return (fused, foreach), the forms of an update that an optimizer takes by itself: on the CPU neither."""
+    return False, not differentiable and all(p is None or p.device.type != "cpu" for p in params)
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    return ["cpu", "cuda", "tpu"]  # a step with capturable=True is an ordinary one here
+
+
+def _use_grad_for_differentiable(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an optimizer's step that is recorded only if the option `differentiable` is on."""
+
+    @functools.wraps(func)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with set_grad_enabled(self.defaults["differentiable"]):
+            return func(self, *args, **kwargs)
+
+    return step
+
+
+def _get_activation_fn(activation: str) -> Callable[..., Any]:
+    """Return the function of nn.functional that a transformer's layer knows by name."""
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return FUNCTIONS["nn.functional"][activation]
 
 
 def context_decorator(ctx: Any, func: Callable[..., Any]) -> Callable[..., Any]:
