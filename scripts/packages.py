@@ -1,140 +1,158 @@
-"""Write docs/packages.md: transformers' models under `as_torch()`, and by PyTorch, in numbers.
+"""Write docs/packages.md: what packages compute under `as_torch()`, and with PyTorch.
 
-    python scripts/packages.py --ours PYTHON --torchs PYTHON
+    python scripts/packages.py --ours PYTHON --torchs PYTHON --parts timm
 
-Each is a Python that has transformers; the first has JAX and no PyTorch, the second PyTorch.  A model is made of its
-configuration, with the same weights; three AdamW steps in training mode are compared, and greedy `generate`.
+Each is a Python that has the packages; the first has JAX and not PyTorch, the second PyTorch.  A part of the page is a
+module of scripts/package_cases; parts that are not asked for stay as they are on the page.
 """
 
 import argparse
+import importlib
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
+import traceback
 import warnings
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 ROOT = Path(__file__).parent.parent
-STEPS, TOKENS, TOLERANCE = 3, 6, 1e-4
+PAGE = ROOT / "docs" / "packages.md"
+TOLERANCE = 1e-4
+INTRODUCTION = """# Packages
 
-_IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-_USUAL = {
-    "vocab_size": 61, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
-    "max_position_embeddings": 32,
-}  # fmt: skip
-_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "attention_dropout": 0.0}
-_DECODER = {**_USUAL, **_IDS}
-_GROUPED = {**_DECODER, "num_key_value_heads": 1}
-_ENCODER = {**_USUAL, **_NO_DROPOUT, "pad_token_id": 0}
-_BOTH = {
-    "vocab_size": 61, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 32,
-    "dropout": 0.0, "forced_eos_token_id": None, "decoder_start_token_id": 2, **_IDS,
-}  # fmt: skip
-_IMAGE = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "image_size": 8,
-    "patch_size": 4, **_NO_DROPOUT,
-}  # fmt: skip
-_SMALL_GPT = {"vocab_size": 61, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32}
-_NO_GPT_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-
-# The names in transformers before "Config" → (what is behind the name of the model's class, the configuration)
-MODELS: dict[str, tuple[str, dict]] = {
-    "GPT2": ("LMHeadModel", {**_SMALL_GPT, **_NO_GPT_DROPOUT, **_IDS}),
-    "GPTNeoX": ("ForCausalLM", {**_DECODER, "attention_dropout": 0.0, "hidden_dropout": 0.0}),
-    "Llama": ("ForCausalLM", _GROUPED),
-    "Mistral": ("ForCausalLM", _GROUPED),
-    "Mixtral": ("ForCausalLM", {**_GROUPED, "num_local_experts": 3}),
-    "Qwen2": ("ForCausalLM", _GROUPED),
-    "Qwen3": ("ForCausalLM", {**_GROUPED, "head_dim": 8}),
-    "Gemma2": ("ForCausalLM", {**_GROUPED, "head_dim": 8}),
-    "Gemma3Text": ("Gemma3ForCausalLM", {**_GROUPED, "head_dim": 8}),
-    "Phi": ("ForCausalLM", {**_DECODER, "resid_pdrop": 0.0, "embd_pdrop": 0.0}),
-    "Falcon": ("ForCausalLM", _DECODER),
-    "Bloom": ("ForCausalLM", {"vocab_size": 61, "hidden_size": 16, "n_layer": 2, "n_head": 2, **_IDS}),
-    "OPT": ("ForCausalLM", {**_DECODER, "ffn_dim": 24, "word_embed_proj_dim": 16, "dropout": 0.0}),
-    "Mamba": ("ForCausalLM", {"vocab_size": 61, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4, **_IDS}),
-    "Bert": ("ForMaskedLM", _ENCODER),
-    "Roberta": ("ForMaskedLM", _ENCODER),
-    "DistilBert": ("ForMaskedLM", {
-        "vocab_size": 61, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "dropout": 0.0,
-        "attention_dropout": 0.0, "max_position_embeddings": 32,
-    }),
-    "Albert": ("ForMaskedLM", {**_ENCODER, "embedding_size": 8, "bos_token_id": 1, "eos_token_id": 2}),
-    "Electra": ("ForMaskedLM", {**_ENCODER, "embedding_size": 8}),
-    "DebertaV2": ("ForMaskedLM", {
-        **_ENCODER, "relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"],
-    }),
-    "T5": ("ForConditionalGeneration", {
-        "vocab_size": 61, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "dropout_rate": 0.0,
-        "decoder_start_token_id": 0, "eos_token_id": 2, "pad_token_id": 0,
-    }),
-    "Bart": ("ForConditionalGeneration", _BOTH),
-    "Pegasus": ("ForConditionalGeneration", _BOTH),
-    "ViT": ("ForImageClassification", _IMAGE),
-    "DeiT": ("ForImageClassification", _IMAGE),
-    "Swin": ("ForImageClassification", {
-        "image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4,
-        "drop_path_rate": 0.0,
-    }),
-    "ConvNext": ("ForImageClassification", {
-        "hidden_sizes": [8, 12], "depths": [1, 1], "num_stages": 2, "image_size": 16, "patch_size": 4,
-    }),
-    "Segformer": ("ForImageClassification", {
-        "hidden_sizes": [8] * 4, "depths": [1] * 4, "num_attention_heads": [1, 2, 2, 2], "decoder_hidden_size": 8,
-        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "drop_path_rate": 0.0,
-    }),
-}  # fmt: skip
+What runs, unmodified, under `xgrad.as_torch()`, in float32 on the CPU; `scripts/packages.py` writes this page.  In
+parentheses is the largest difference, of an array relative to its largest absolute value.
+"""
+# What takes most of the time is compiling; the oracle's operators in C++ are not asked for.
+_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "HF_HUB_OFFLINE": "1"}
 
 
-def measured(name: str) -> dict:
-    """Return losses, the sum of the gradients' absolute values, and tokens of one model, or the error."""
-    import numpy as np
-    import torch  # noqa: TID251 - xgrad, or PyTorch
-    import transformers
+def parts() -> list[str]:
+    """Return the names of the page's parts."""
+    files = sorted((ROOT / "scripts" / "package_cases").glob("*.py"))
+    return [file.stem for file in files if file.stem != "__init__" and "\nTITLE" in file.read_text()]
 
-    ending, options = MODELS[name]
+
+def run(part: str, names: list[str], which: str, folder: Path) -> None:
+    """Compute cases with PyTorch or xgrad; print a line of JSON for each, and put the arrays into `folder`."""
+    warnings.simplefilter("ignore")
+    if which == "xgrad":
+        import xgrad
+
+        xgrad.as_torch()
+    else:
+        library = without_library()
+    cases = importlib.import_module(f"scripts.package_cases.{part}")
+    for name in names:
+        start = time.process_time()
+        try:
+            cells, arrays = cases.measured(name, folder, which == "torch")
+            np.savez(folder / f"{which} {name}.npz", **{f"{i} {key}".replace("/", ":"): value for i, (key, value) in enumerate(arrays.items())})
+            found: dict[str, Any] = {"cells": cells}
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            found = {"error": f"{type(error).__name__}: {error}"[:200].replace("\n", " "), "place": str(place)}
+            if os.environ.get("PACKAGES_TRACEBACK"):
+                traceback.print_exc()
+        found["seconds"] = round(time.process_time() - start, 1)
+        print(json.dumps([name, found]), flush=True)
+
+
+def without_library() -> Any:
+    """Have torchvision be imported by a PyTorch that its library does not fit, as one for the CPU; return the reason.
+
+    Its Python part names two operators of the library, whose schemas are enough.
+    """
+    import torch  # noqa: TID251 - PyTorch
+
+    spec = importlib.util.find_spec("torchvision")
     try:
-        config = getattr(transformers, f"{name}Config")(**options)
-        known = getattr(transformers, ending, None)
-        model = (known or getattr(transformers, name + ending))(config)
-        random = np.random.RandomState(0)
-        with torch.no_grad():
-            for p in model.parameters():
-                p.copy_(torch.from_numpy((random.randn(*p.shape) * 0.2).astype("float32")))
-        ids = torch.from_numpy(random.randint(3, 60, (2, 9)))
-        batch = {"input_ids": ids, "labels": ids}
-        if "Image" in ending:
-            size = getattr(config, "image_size", 32)
-            pixels = torch.from_numpy(random.randn(2, 3, size, size).astype("float32"))
-            batch = {"pixel_values": pixels, "labels": torch.tensor([0, 1])}
-        model.train()
-        optimizer, found = torch.optim.AdamW(model.parameters(), lr=1e-3), []
-        for _ in range(STEPS):
-            loss = model(**batch).loss
-            loss.backward()
-            gradients = sum(float(p.grad.abs().sum()) for p in model.parameters() if p.grad is not None)
-            found += [loss.item(), gradients]
-            optimizer.step()
-            optimizer.zero_grad()
-        tokens = []
-        if ending.endswith(("CausalLM", "HeadModel", "Generation")):
-            mask = torch.ones_like(ids[:, :4])
-            made = model.eval().generate(ids[:, :4], attention_mask=mask, max_new_tokens=TOKENS, do_sample=False)
-            tokens = made.tolist()
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"[:200].replace("\n", " ")}
-    return {"numbers": found, "tokens": tokens, "version": transformers.__version__}
+        torch.ops.load_library(Path(spec.origin).with_name("_C.so"))
+        return None
+    except (OSError, AttributeError):
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        return library
 
 
-def compared(ours: dict, theirs: dict) -> str:
-    """Return what a row of the table says of a model."""
+def difference(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> tuple[float, str]:
+    """Return the largest difference, and where it is; infinity for another name, shape, kind of dtype or integer.
+
+    Arrays of one kind, the first word of their names, have a common floor: a thousandth of the largest value of them.
+    """
+    worst, where = 0.0, ""
+    if ours.keys() != theirs.keys():
+        return float("inf"), f"the names of {sorted(ours.keys() ^ theirs.keys())[:3]}"
+    largest: dict[str, float] = {}
+    for name, value in theirs.items():
+        if value.size and value.dtype.kind == "f":
+            kind = name.partition(" ")[0]
+            largest[kind] = max(largest.get(kind, 0.0), float(np.abs(value).max()))
+    for name, value in theirs.items():
+        other = ours[name]
+        if other.shape != value.shape or other.dtype.kind != value.dtype.kind:
+            return float("inf"), f"{name}: {other.dtype}{other.shape}, not {value.dtype}{value.shape}"
+        if not value.size or np.array_equal(other, value, equal_nan=value.dtype.kind == "f"):
+            continue
+        found = float("inf")
+        if value.dtype.kind == "f":
+            floor = max(float(np.abs(value).max()), 1e-3 * largest[name.partition(" ")[0]])
+            found = float(np.abs(other.astype("float64") - value).max() / floor)
+        if not found <= worst:  # NaN too
+            worst, where = found, name
+    return worst, where
+
+
+def row(part: str, name: str, ours: dict[str, Any], theirs: dict[str, Any], folder: Path) -> str:
+    """Return a row of the table."""
+    cells = theirs.get("cells") or ours.get("cells") or []
     if "error" in ours or "error" in theirs:
-        return "; ".join(f"{who}: {r['error']}" for who, r in (("xgrad", ours), ("torch", theirs)) if "error" in r)
-    pairs = zip(ours["numbers"], theirs["numbers"], strict=True)
-    worst = max(abs(a - b) / max(1.0, abs(b)) for a, b in pairs)
-    same = worst <= TOLERANCE and ours["tokens"] == theirs["tokens"]
-    return f"{'equal' if same else 'differs'} ({worst:.0e})"
+        text = "; ".join(f"{who}: {r['error']}" for who, r in (("xgrad", ours), ("torch", theirs)) if "error" in r)
+    else:
+        files = (folder / f"{which} {name}.npz" for which in ("xgrad", "torch"))
+        found, where = difference(*({key.partition(" ")[2]: value for key, value in np.load(file).items()} for file in files))
+        text = f"equal ({found:.0e})" if found <= TOLERANCE else f"differs ({found:.0e} at {where})"
+    columns = importlib.import_module(f"scripts.package_cases.{part}").HEAD.splitlines()[-1].count("|") - 1
+    cells = [name, *cells, *[""] * (columns - 2 - len(cells)), text]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def started(part: str, names: list[str], which: str, python: str, folder: Path) -> dict[str, Any]:
+    """Run cases in a process of the given Python; one that ends early leaves an error for the case that ran."""
+    command = [python, "-m", "scripts.packages", "--run", which, "--parts", part, "--cases", *names]
+    environment = {**_FAST, **os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    command += ["--folder", str(folder)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment, cwd=ROOT)
+    found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    ended = {"error": f"the process ended with {done.returncode}"}
+    return {name: found.get(name, ended) for name in names}
+
+
+def written(part: str, rows: list[str], version: str, whole: bool) -> str:
+    """Return the page with the rows of a part, those of other cases and parts as they were."""
+    cases = importlib.import_module(f"scripts.package_cases.{part}")
+    sections = dict.fromkeys(parts(), "")
+    text = PAGE.read_text() if PAGE.exists() else ""
+    for section in text.split("\n## ")[1:]:
+        title = section.partition("\n")[0].split()[0]
+        for name in sections:
+            if importlib.import_module(f"scripts.package_cases.{name}").TITLE.split()[0] == title:
+                sections[name] = "## " + section.strip()
+    if not whole:
+        new = {line.split(" | ")[0]: line for line in rows}
+        old = [line for line in sections[part].splitlines() if line.startswith("| ")][2:]
+        kept = {line.split(" | ")[0]: line for line in old}
+        rows = [line for name in cases.CASES if (line := {**kept, **new}.get(f"| {name}"))]
+    sections[part] = f"## {cases.TITLE.format(version=version)}\n\n{cases.HEAD}\n" + "\n".join(rows)
+    return "\n".join([INTRODUCTION, *(f"{section}\n" for section in sections.values() if section)])
 
 
 def main() -> None:
@@ -142,45 +160,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ours", default=sys.executable)
     parser.add_argument("--torchs", default=sys.executable)
-    parser.add_argument("--models", nargs="*", default=[*MODELS])
+    parser.add_argument("--parts", nargs="*", default=parts())
+    parser.add_argument("--cases", nargs="*", default=[])
+    parser.add_argument("--together", type=int, default=8, help="how many cases share a process")
+    parser.add_argument("--folder", type=Path, help="where weights and arrays are put, and PyTorch's are found again")
     parser.add_argument("--run", choices=("xgrad", "torch"))
     args = parser.parse_args()
     if args.run:
-        warnings.simplefilter("ignore")
-        if args.run == "xgrad":
-            import xgrad
-
-            xgrad.as_torch()
-        for name in args.models:
-            print(json.dumps([name, measured(name)]), flush=True)
+        run(args.parts[0], args.cases, args.run, args.folder)
         return
-    found = []
-    for python, which in ((args.ours, "xgrad"), (args.torchs, "torch")):
-        command = [python, __file__, "--run", which, "--models", *args.models]
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        found.append(dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")))
-    version = next((r["version"] for r in found[0].values() if "version" in r), "?")
-    rows = []
-    for name in args.models:
-        ours, theirs = (results[name] for results in found)
-        losses = ", ".join(f"{x:.5f}" for x in theirs.get("numbers", [])[::2])
-        tokens = "tokens" if theirs.get("tokens") else ""
-        rows.append(f"| {name} | {losses} | {tokens} | {compared(ours, theirs)} |")
-    text = f"""# Packages
+    with tempfile.TemporaryDirectory() as temporary:
+        for part in args.parts:
+            cases = importlib.import_module(f"scripts.package_cases.{part}")
+            names = [name for name in cases.CASES if not args.cases or name in args.cases]
+            rows = []
+            folder = args.folder or Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            for i in range(0, len(names), args.together):
+                some = names[i : i + args.together]
+                known = folder / f"torch {part} {some[0]} {len(some)}.json"
+                if known.exists():
+                    theirs = json.loads(known.read_text())
+                else:
+                    theirs = started(part, some, "torch", args.torchs, folder)
+                    known.write_text(json.dumps(theirs))
+                ours = started(part, some, "xgrad", args.ours, folder)
+                for name in some:
+                    rows.append(row(part, name, ours[name], theirs[name], folder))
+                    seconds = [found.get("seconds", "?") for found in (theirs[name], ours[name])]
+                    print(rows[-1], *seconds, ours[name].get("place", ""), flush=True)
+            PAGE.write_text(written(part, rows, version(args.ours, cases.TITLE.split()[0]), not args.cases))
+    print(f"written: {PAGE.relative_to(ROOT)}")
 
-What runs, unmodified, under `xgrad.as_torch()`, in float32 on the CPU; `scripts/packages.py` writes this page.  A model
-is made of a small configuration with the same weights.  Compared are the losses and the sums of all gradients' absolute
-values of {STEPS} AdamW steps, and the tokens of greedy `generate`; in parentheses is the largest relative difference.
 
-## transformers {version}
-
-| model | PyTorch's losses | also | xgrad |
-| --- | --- | --- | --- |
-""" + "\n".join(rows)
-    (ROOT / "docs" / "packages.md").write_text(text + "\n")
-    print("written: docs/packages.md")
+def version(python: str, package: str) -> str:
+    """Return the version of a package that a Python has."""
+    code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip() or "?"
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
     main()

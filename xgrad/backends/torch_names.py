@@ -6,6 +6,7 @@ what it is at first; a function's answer follows "()".  (PyTorch: torch/backends
 
 import contextlib
 from collections.abc import Callable
+from platform import machine
 from types import ModuleType
 from typing import Any
 
@@ -33,7 +34,8 @@ _TABLE: dict[str, dict[str, Any]] = {
     "mkl": {"is_available()": False},
     "mkldnn": {"is_available()": False, "enabled": False, "deterministic": False, "allow_tf32": False},
     "openmp": {"is_available()": False},
-    "cpu": {"get_cpu_capability()": "DEFAULT"},
+    # torchvision resizes images of uint8 as whole numbers then, as interpolate does here
+    "cpu": {"get_cpu_capability()": "AVX2" if machine() in ("x86_64", "AMD64") else "DEFAULT"},
     "opt_einsum": {"is_available()": True, "enabled": True, "strategy": "auto"},
     "xeon": {}, "quantized": {"engine": "none", "supported_engines": ["none"]}, "nnpack": {"is_available()": False},
 }  # fmt: skip

@@ -212,3 +212,8 @@ class Beta(ExponentialFamily):
 
     def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
         return T["lgamma"](x) + T["lgamma"](y) - T["lgamma"](x + y)
+
+
+def sample_dirichlet(concentration: Tensor, generator: Any = None) -> Tensor:
+    """Return a draw along the last dimension: PyTorch's `torch._sample_dirichlet`, which torchvision calls."""
+    return Dirichlet(concentration).sample()

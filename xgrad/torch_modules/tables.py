@@ -192,6 +192,7 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "classes"): "torch_modules.aten:NOTHING",
     ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
+    ("", "_sample_dirichlet"): "distributions.gamma:sample_dirichlet",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",
     ("onnx", "is_in_onnx_export"): "torch_modules.torch_attributes:is_in_onnx_export",
     ("onnx", "register_custom_op_symbolic"): "torch_modules.torch_attributes:_log_api_usage_once",
@@ -208,6 +209,6 @@ _TENSORS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 ANSWERS |= {("sparse", f"{kind}Tensor"): f":{kind}Tensor" for kind in _TENSORS.split()}
 _CHECKS = """
     _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_type _check_value
-    _check_with _is_all_true _is_any_true
+    _check_with _is_all_true _is_any_true _shape_as_tensor
 """
 ANSWERS |= {("", name): f"torch_modules.torch_attributes:{name}" for name in _CHECKS.split()}

@@ -101,7 +101,7 @@ def assert_(condition: Any, message: str = "") -> None:
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
     """Raise an error of this type, with the text that `message()` returns, unless the condition holds."""
     if not isinstance(cond, bool):
-        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+        raise TypeError(f"cond must be a bool, but got {type(cond)}: torch._check_tensor_all takes a Tensor")
     if not cond:
         if message is not None and not callable(message):
             raise TypeError("message must be a callable")
@@ -128,6 +128,11 @@ def _assert_async(condition: Any, message: str = "Expected Tensor with single no
     """Raise `RuntimeError` unless a tensor's one element is true; it is waited for, unlike on PyTorch's GPUs."""
     if not condition:
         raise RuntimeError(message)
+
+
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """Return a tensor's shape as a vector."""
+    return FUNCTIONS[""]["tensor"](tuple(input.shape))
 
 
 def _is_all_true(input: Tensor) -> Tensor:
@@ -160,7 +165,12 @@ def is_in_onnx_export() -> bool:
     return False
 
 
-_cuda_isCurrentStreamCapturing = is_compile_supported = _is_tracing  # noqa: N816 - PyTorch's name
+_cuda_isCurrentStreamCapturing = _is_tracing  # noqa: N816 - PyTorch's name
+
+
+def is_compile_supported(device_type: str) -> bool:
+    """Return True: functions are compiled for each device."""
+    return True
 
 
 def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:

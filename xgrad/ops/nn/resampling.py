@@ -94,22 +94,36 @@ _SAMPLES = (
 )  # fmt: skip
 
 
+def _mix_bytes(x: Any, weights: np.ndarray, axis: int) -> Any:
+    """Mix a uint8 image along an axis with whole factors, 16 bits wide with their sign, as PyTorch does on the CPU."""
+    bits = next(bits for bits in range(22) if bits == 21 or int(0.5 + weights.max() * (1 << bits + 1)) >= 1 << 15)
+    factors = np.trunc(weights * (1 << bits) + np.copysign(0.5, weights)).astype("int32")
+    mixed = jnp.tensordot(x.astype("int32"), jnp.asarray(factors.T), ((axis,), (0,)))
+    return jnp.moveaxis(jnp.clip((mixed + (1 << bits >> 1)) >> bits, 0, 255).astype("uint8"), -1, axis)
+
+
 @functional("upsample", function=False, samples=_SAMPLES)
 def _resample(self, *, size, scales, mode, align_corners, antialias):
-    require_real_floating(self, f"upsample_{mode}")
+    whole = self.dtype == np.uint8 and (mode.startswith("nearest") or self.ndim == 4 and mode != "area")
+    if not whole:
+        require_real_floating(self, f"upsample_{mode}")
     if 0 in self.shape[1:] or any(s < 1 for s in size):
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(self.shape[2:])} output {list(size)}"
         )
     if mode == "area":
         return adaptive_mean(self, self.ndim - 2, size)
-    x = self if mode.startswith("nearest") else widen(self)
-    for axis, (out, scale) in enumerate(zip(size, scales, strict=True), 2):
+    x = self if whole or mode.startswith("nearest") else widen(self)
+    axes = [*enumerate(zip(size, scales, strict=True), 2)]
+    for axis, (out, scale) in reversed(axes) if whole else axes:
         n = x.shape[axis]
         if mode.startswith("nearest"):
             x = _take(x, _nearest(n, out, scale, mode == "nearest-exact"), axis)
         elif n != out or scale not in (None, 1.0):
             weights = _weights(n, out, scale, align_corners, mode == "bicubic", antialias)
+            if whole:
+                x = _mix_bytes(x, weights, axis)
+                continue
             # Full precision: accelerators would round the factors of a product otherwise.
             mixed = jnp.tensordot(x, jnp.asarray(weights.T, x.dtype), ((axis,), (0,)), precision="highest")
             x = jnp.moveaxis(mixed, -1, axis)
