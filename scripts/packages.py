@@ -30,8 +30,8 @@ INTRODUCTION = """# Packages
 What runs, unmodified, under `xgrad.as_torch()`, in float32 on the CPU; `scripts/packages.py` writes this page.  In
 parentheses is the largest difference, of an array relative to its largest absolute value.
 """
-# What takes most of the time is compiling; the oracle's operators in C++ are not asked for.
-_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "HF_HUB_OFFLINE": "1"}
+_libraries: list[Any] = []  # their operators live as long as they do
+_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "HF_HUB_OFFLINE": "1"}  # compiling takes most of the time
 
 
 def parts() -> list[str]:
@@ -48,13 +48,16 @@ def run(part: str, names: list[str], which: str, folder: Path) -> None:
 
         xgrad.as_torch()
     else:
-        library = without_library()
+        without_library()
     cases = importlib.import_module(f"scripts.package_cases.{part}")
     for name in names:
         start = time.process_time()
         try:
             cells, arrays = cases.measured(name, folder, which == "torch")
-            np.savez(folder / f"{which} {name}.npz", **{f"{i} {key}".replace("/", ":"): value for i, (key, value) in enumerate(arrays.items())})
+            np.savez(
+                folder / f"{which} {name}.npz",
+                **{f"{i} {key}".replace("/", ":"): value for i, (key, value) in enumerate(arrays.items())},
+            )
             found: dict[str, Any] = {"cells": cells}
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
@@ -65,22 +68,22 @@ def run(part: str, names: list[str], which: str, folder: Path) -> None:
         print(json.dumps([name, found]), flush=True)
 
 
-def without_library() -> Any:
-    """Have torchvision be imported by a PyTorch that its library does not fit, as one for the CPU; return the reason.
+def without_library() -> None:
+    """Have torchvision be imported by a PyTorch that its library does not fit, as one for the CPU.
 
     Its Python part names two operators of the library, whose schemas are enough.
     """
     import torch  # noqa: TID251 - PyTorch
 
     spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return
     try:
         torch.ops.load_library(Path(spec.origin).with_name("_C.so"))
-        return None
-    except (OSError, AttributeError):
-        library = torch.library.Library("torchvision", "FRAGMENT")
+    except OSError:
+        _libraries.append(torch.library.Library("torchvision", "FRAGMENT"))
         for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        return library
+            _libraries[0].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def difference(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> tuple[float, str]:
@@ -118,7 +121,9 @@ def row(part: str, name: str, ours: dict[str, Any], theirs: dict[str, Any], fold
         text = "; ".join(f"{who}: {r['error']}" for who, r in (("xgrad", ours), ("torch", theirs)) if "error" in r)
     else:
         files = (folder / f"{which} {name}.npz" for which in ("xgrad", "torch"))
-        found, where = difference(*({key.partition(" ")[2]: value for key, value in np.load(file).items()} for file in files))
+        found, where = difference(
+            *({key.partition(" ")[2]: value for key, value in np.load(file).items()} for file in files)
+        )
         text = f"equal ({found:.0e})" if found <= TOLERANCE else f"differs ({found:.0e} at {where})"
     columns = importlib.import_module(f"scripts.package_cases.{part}").HEAD.splitlines()[-1].count("|") - 1
     cells = [name, *cells, *[""] * (columns - 2 - len(cells)), text]
@@ -136,7 +141,7 @@ def started(part: str, names: list[str], which: str, python: str, folder: Path) 
     return {name: found.get(name, ended) for name in names}
 
 
-def written(part: str, rows: list[str], version: str, whole: bool) -> str:
+def written(part: str, rows: list[str], version: str) -> str:
     """Return the page with the rows of a part, those of other cases and parts as they were."""
     cases = importlib.import_module(f"scripts.package_cases.{part}")
     sections = dict.fromkeys(parts(), "")
@@ -146,11 +151,9 @@ def written(part: str, rows: list[str], version: str, whole: bool) -> str:
         for name in sections:
             if importlib.import_module(f"scripts.package_cases.{name}").TITLE.split()[0] == title:
                 sections[name] = "## " + section.strip()
-    if not whole:
-        new = {line.split(" | ")[0]: line for line in rows}
-        old = [line for line in sections[part].splitlines() if line.startswith("| ")][2:]
-        kept = {line.split(" | ")[0]: line for line in old}
-        rows = [line for name in cases.CASES if (line := {**kept, **new}.get(f"| {name}"))]
+    old = [line for line in sections[part].splitlines() if line.startswith("| ")][2:]
+    known = {line.split(" | ")[0]: line for line in [*old, *rows]}
+    rows = [line for name in cases.CASES if (line := known.get(f"| {name}"))]
     sections[part] = f"## {cases.TITLE.format(version=version)}\n\n{cases.HEAD}\n" + "\n".join(rows)
     return "\n".join([INTRODUCTION, *(f"{section}\n" for section in sections.values() if section)])
 
@@ -173,7 +176,7 @@ def main() -> None:
         for part in args.parts:
             cases = importlib.import_module(f"scripts.package_cases.{part}")
             names = [name for name in cases.CASES if not args.cases or name in args.cases]
-            rows = []
+            number = version(args.ours, cases.TITLE.split()[0])
             folder = args.folder or Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
             for i in range(0, len(names), args.together):
@@ -185,11 +188,12 @@ def main() -> None:
                     theirs = started(part, some, "torch", args.torchs, folder)
                     known.write_text(json.dumps(theirs))
                 ours = started(part, some, "xgrad", args.ours, folder)
+                rows = []
                 for name in some:
                     rows.append(row(part, name, ours[name], theirs[name], folder))
                     seconds = [found.get("seconds", "?") for found in (theirs[name], ours[name])]
                     print(rows[-1], *seconds, ours[name].get("place", ""), flush=True)
-            PAGE.write_text(written(part, rows, version(args.ours, cases.TITLE.split()[0]), not args.cases))
+                PAGE.write_text(written(part, rows, number))
     print(f"written: {PAGE.relative_to(ROOT)}")
 
 

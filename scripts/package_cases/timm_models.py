@@ -9,9 +9,10 @@ from .image_models import measure
 
 TITLE = "timm {version}"
 HEAD = """\
-Each model is made by `create_model` with a fresh state_dict that PyTorch saved, in evaluation.  Compared are the tables
-that a model computes when it is made, its result, the gradients of all weights and of the image, and all weights after a
-step of SGD with momentum.  Shown are the number of weights, and PyTorch's loss and sum of all gradients' absolute values.
+Each model is made by `create_model` and loads a state_dict that PyTorch saved; it is in evaluation mode.  Compared are the
+tables that a model computes when it is made, its result, the gradients of all weights and of the image, and all weights
+after a step of SGD with momentum.  Shown are the number of weights, PyTorch's loss, and the sum of all gradients' absolute
+values.  Optimizers are compared by the weights after three steps, schedules by their learning rates.
 
 | model | weights | PyTorch's loss, gradients | xgrad |
 | --- | --- | --- | --- |"""
@@ -27,6 +28,13 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "skresnet18": (64, {}),
     "ecaresnet26t": (64, {}),
     "resnest14d": (64, {}),
+    "test_efficientnet": (64, {}),
+    "test_byobnet": (64, {}),
+    "test_nfnet": (64, {}),
+    "test_mambaout": (64, {}),
+    "test_maxvit": (64, {"img_size": 64}),
+    "test_coatnet": (64, {"img_size": 64}),
+    "test_vit_relpos": (64, {"img_size": 64}),
     "efficientnet_b0": (64, {}),
     "mobilenetv3_small_050": (64, {}),
     "mobilenetv4_conv_small_035": (64, {}),

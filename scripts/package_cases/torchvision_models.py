@@ -10,12 +10,14 @@ from .image_models import measure
 
 TITLE = "torchvision {version}"
 HEAD = """\
-Models as timm's.  Of the functions all results are compared, of uint8 exactly, and the gradients of those that have some.
-Where arithmetic falls on a whole number (`adjust_saturation` by 1.4) or between two pixels (`nearest`), its last bit decides
-a pixel.  The operators in C++ are refused by `torchvision.ops` itself, which says that its library could not be loaded: `nms`, `roi_pool`,
-`ps_roi_align`, `ps_roi_pool` and `deform_conv2d`, and so the detection models in evaluation; and `io.read_image`,
-`decode_*`, `encode_*`, in whose place `PIL.Image.open` and `transforms.v2.functional.pil_to_tensor` do.  `roi_align` runs in
-Python.
+Models as those of timm.  Of the functions all results are compared, of uint8 exactly, and the gradients where there are
+some.  Where arithmetic falls on a whole number (`adjust_saturation` by 1.4) or between two pixels (`nearest`), its last
+bit decides a pixel.  Random transforms draw other numbers than PyTorch's.
+
+The operators in C++ do not run.  `torchvision.ops.nms`, `roi_pool`, `ps_roi_align`, `ps_roi_pool` and `deform_conv2d`
+raise torchvision's `RuntimeError`, that its library could not be loaded, and with them detection models in evaluation;
+`roi_align` has a form in Python, which runs.  In place of `io.read_image`, `decode_image` and `encode_png` use
+`PIL.Image` with `pil_to_tensor` and `to_pil_image` of `transforms.v2.functional`.
 
 | what | weights | PyTorch's loss, gradients | xgrad |
 | --- | --- | --- | --- |"""
@@ -121,9 +123,17 @@ def _transforms(image: Any) -> dict[str, Any]:
         out = transform(tv_tensors.Image(image), boxes, mask)
         assert type(out[1]) is tv_tensors.BoundingBoxes, type(out[1])
         found |= {f"{name} {i}": part for i, part in enumerate(out)}
-    old = transforms.Compose([transforms.Resize(12), transforms.CenterCrop(8), transforms.ConvertImageDtype(torch.float32)])
+    old = transforms.Compose(
+        [transforms.Resize(12), transforms.CenterCrop(8), transforms.ConvertImageDtype(torch.float32)]
+    )
     found["old"] = old(image)
-    for transform in (v2.RandomResizedCrop(8), v2.RandomCrop(6), v2.RandAugment(), v2.TrivialAugmentWide(), v2.AugMix()):
+    for transform in (
+        v2.RandomResizedCrop(8),
+        v2.RandomCrop(6),
+        v2.RandAugment(),
+        v2.TrivialAugmentWide(),
+        v2.AugMix(),
+    ):
         assert transform(image).dtype == image.dtype, type(transform)  # drawn otherwise than by PyTorch
     assert v2.MixUp(num_classes=3)(image[None].float(), torch.tensor([1]))[1].shape == (1, 3)
     picture = v2.functional.to_pil_image(image)
@@ -166,11 +176,12 @@ def _pictures(image: Any, folder: Path) -> dict[str, Any]:
     utils.save_image(many.float() / 255, folder / "grid.png", nrow=2, padding=1, normalize=True)
     data = datasets.FakeData(4, (3, 8, 8), 3, transforms.ToTensor())
     x, label = next(iter(torch.utils.data.DataLoader(data, batch_size=4)))
-    assert x.shape == (4, 3, 8, 8) and x.dtype == torch.float32 and label.shape == (4,)
+    assert (x.shape, x.dtype, label.shape) == ((4, 3, 8, 8), torch.float32, (4,))
     return {
-        "grid": utils.make_grid(many, nrow=2), "normalized": utils.make_grid(many.float(), normalize=True, value_range=(9, 200)),
+        "grid": utils.make_grid(many, nrow=2), "normalized": utils.make_grid(many.float(), normalize=True),
         "each": utils.make_grid(many.float(), normalize=True, scale_each=True, pad_value=0.5),
-        "file": np.array(Image.open(folder / "grid.png")), "boxes": utils.draw_bounding_boxes(image, boxes, ["a", "b"], "red"),
+        "file": np.array(Image.open(folder / "grid.png")),
+        "boxes": utils.draw_bounding_boxes(image, boxes, ["a", "b"], "red"),
         "masks": utils.draw_segmentation_masks(image, image[:2] > 128, alpha=0.6, colors=["red", "blue"]),
         "flow": utils.flow_to_image(image[:2].float() - 100),
     }  # fmt: skip

@@ -231,6 +231,33 @@ def test_interpolate(mode, shape, options):
     agree(lambda f, x: f.interpolate(x, mode=mode, **options), random(*shape), order=1)
 
 
+@pytest.mark.parametrize("size", [(9, 7), (21, 4)])
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("nearest", {}),
+        ("nearest-exact", {}),
+        ("bilinear", {"antialias": True}),
+        ("bilinear", {"align_corners": True}),
+        ("bicubic", {}),
+        ("bicubic", {"antialias": True}),
+    ],
+)
+def test_interpolate_of_an_image_of_bytes(mode, options, size):
+    image = np.random.RandomState(0).randint(0, 256, (1, 3, 13, 16)).astype("uint8")
+    agree(lambda f, x: f.interpolate(x, size, mode=mode, **options), image, order=0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape"), [("area", (1, 1, 4, 4)), ("linear", (1, 1, 4)), ("trilinear", (1, 1, 4, 4, 4))]
+)
+def test_interpolate_refuses_other_whole_numbers(mode, shape):
+    with pytest.raises(NotImplementedError, match="not implemented for 'Byte'"):
+        F.interpolate(xgrad.zeros(shape, dtype=xgrad.uint8), 2, mode=mode)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
+        F.interpolate(xgrad.zeros(1, 1, 4, 4, dtype=xgrad.int32), 2)
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize(

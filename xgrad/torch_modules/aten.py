@@ -64,17 +64,21 @@ class Namespace(ModuleType):
 
 _CPP = (
     "it belongs to a library in C++, which needs PyTorch",
-    "Write the operator in Python with xgrad.library.custom_op(\"namespace::name\"), or with operators of xgrad.",
+    'Write the operator in Python with xgrad.library.custom_op("namespace::name"), or with operators of xgrad.',
 )
 
 
 def load_library(path: Any) -> None:
     """Raise `OSError`: packages with operators in C++ do without them then, and a call of one is refused."""
     UNLOADED.append(str(path))
-    raise OSError(f"{path} is a library of C++ operators, which need PyTorch: xgrad.library registers operators in Python")
+    raise OSError(
+        f"{path} is a library of C++ operators, which need PyTorch: xgrad.library registers operators in Python"
+    )
 
 
-ATEN: Namespace = Namespace("aten", (vars(_aten), FOREACH, *(FUNCTIONS[place] for place in ("", "nn.functional")), METHODS))
+ATEN: Namespace = Namespace(
+    "aten", (vars(_aten), FOREACH, *(FUNCTIONS[place] for place in ("", "nn.functional")), METHODS)
+)
 NOTHING: Namespace = Namespace("", ())
 OPS: Namespace = Namespace("", (), NAMESPACES)
 vars(OPS).update(aten=ATEN, higher_order=NOTHING, load_library=load_library)

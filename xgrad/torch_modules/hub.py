@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlparse as urlparse
 from urllib.request import Request, urlopen
 
-from ..serialization import load
+from .. import serialization
 
 HASH_REGEX: re.Pattern[str] = re.compile(r"-([a-f0-9]*)\.")  # resnet18-f37072fd.pth: the digest's first digits
 _folder: list[str] = []  # where `set_dir` put the folder
@@ -66,7 +66,7 @@ def load_state_dict_from_url(
     url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True, check_hash: bool = False,
     file_name: str | None = None, weights_only: bool = False,
 ) -> Any:  # fmt: skip
-    """Return what `load` reads from the file at `url`, which is downloaded once, into `model_dir`.
+    """Return what `xgrad.load` reads from the file at `url`, which is downloaded once, into `model_dir`.
 
     model_dir: None for the folder checkpoints in `get_dir()`.  check_hash: compare the digest with the one in the
     file's name.
@@ -79,7 +79,7 @@ def load_state_dict_from_url(
         print(f'Downloading: "{url}" to {kept}')
         known = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, kept, known.group(1) if known else None, progress)
-    return load(kept, map_location=map_location, weights_only=weights_only)
+    return serialization.load(kept, map_location=map_location, weights_only=weights_only)
 
 
 load_url = load_state_dict_from_url  # of torch.utils.model_zoo

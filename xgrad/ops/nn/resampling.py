@@ -104,7 +104,7 @@ def _mix_bytes(x: Any, weights: np.ndarray, axis: int) -> Any:
 
 @functional("upsample", function=False, samples=_SAMPLES)
 def _resample(self, *, size, scales, mode, align_corners, antialias):
-    whole = self.dtype == np.uint8 and (mode.startswith("nearest") or self.ndim == 4 and mode != "area")
+    whole = self.dtype == np.uint8 and (mode.startswith("nearest") or (self.ndim == 4 and mode != "area"))
     if not whole:
         require_real_floating(self, f"upsample_{mode}")
     if 0 in self.shape[1:] or any(s < 1 for s in size):

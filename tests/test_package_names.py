@@ -1,0 +1,182 @@
+"""as_torch(): the names that torchvision and timm ask for, and what their calls do."""
+
+import hashlib
+import typing
+
+import pytest
+import torch as real
+
+import xgrad
+from xgrad.library import registry
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    monkeypatch.setattr(registry, "UNLOADED", registry.UNLOADED)
+    before = [*registry.UNLOADED]
+    with xgrad.as_torch(replace=True):
+        import torch
+
+        yield torch
+    registry.UNLOADED[:] = before
+
+
+def test_operators_of_a_library_in_cpp_are_refused_when_they_are_called(torch):
+    with pytest.raises(AttributeError, match="no operator"):
+        torch.ops.seeing.nms
+    with pytest.raises(RuntimeError, match="operator seeing::nms does not exist"):
+        torch.library.register_fake("seeing::nms", print)
+    with pytest.raises(OSError, match=r"C\+\+"):
+        torch.ops.load_library("seeing/_C.so")
+
+    @torch.library.register_fake("seeing::nms")
+    def fake(boxes):
+        return boxes
+
+    torch.library.register_autograd("seeing::nms", fake)
+    torch.library.Library("seeing", "IMPL", "Meta").impl("nms", fake)
+    assert callable(torch.ops.seeing.nms)
+    with pytest.raises(NotImplementedError, match=r"xgrad\.ops\.seeing\.nms is not supported.*C\+\+.*custom_op"):
+        torch.ops.seeing.nms(torch.ones(1))
+
+
+def test_an_operator_in_python_takes_the_place_of_one_in_cpp(torch):
+    with pytest.raises(OSError, match=r"C\+\+"):
+        torch.ops.load_library("seeing/_C.so")
+    library = torch.library.Library("seeing", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: 2 * x, "CompositeExplicitAutograd")
+    assert torch.ops.seeing.twice(torch.ones(1)).item() == 2
+    with pytest.raises(AttributeError, match="nms"):
+        torch.ops.seeing.nms
+    library._destroy()
+
+
+def test_torch_ops_is_one_module_however_it_is_imported(torch):
+    import torch.ops as ops
+
+    assert ops is torch.ops
+    assert ops.aten.add.default(torch.ones(1), 1).item() == 2
+    assert ops.aten._foreach_add_.overloads() == ["default"]
+    tensors = [torch.ones(1)]
+    ops.aten._foreach_add_(tensors, 1)
+    assert tensors[0].item() == 2
+
+
+def test_modules_that_are_refused_are_reached_from_torch(torch):
+    import torch.fx
+
+    assert torch.fx.wrap("f") == "f"
+    assert torch.onnx.is_in_onnx_export() is False
+    assert torch.hub.get_dir().endswith("hub")
+    with pytest.raises(NotImplementedError, match=r"xgrad\.hub\.load is not supported"):
+        torch.hub.load("a", "b")
+
+
+def test_a_state_dict_is_downloaded_once(torch, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    xgrad.save({"weight": xgrad.ones(2, 3)}, tmp_path / "plain.pth")
+    content = (tmp_path / "plain.pth").read_bytes()
+    there = tmp_path / f"model-{hashlib.sha256(content).hexdigest()[:8]}.pth"
+    there.write_bytes(content)
+    for _ in range(2):
+        state = torch.hub.load_state_dict_from_url(there.as_uri(), progress=False, check_hash=True)
+        assert state["weight"].tolist() == [[1, 1, 1], [1, 1, 1]]
+        there.unlink(missing_ok=True)
+    kept = tmp_path / "home" / "hub" / "checkpoints"
+    assert [file.name for file in kept.iterdir()] == [there.name]
+
+
+def test_a_download_with_another_digest_leaves_nothing(torch, tmp_path):
+    there = tmp_path / "model-0123abcd.pth"
+    there.write_bytes(b"cut off")
+    with pytest.raises(RuntimeError, match=r'invalid hash value.*"0123abcd"'):
+        torch.hub.load_state_dict_from_url(there.as_uri(), str(tmp_path / "to"), progress=False, check_hash=True)
+    assert [*(tmp_path / "to").iterdir()] == []
+
+
+def test_the_folder_of_downloads_is_set(torch, tmp_path, monkeypatch):
+    from xgrad.torch_modules import hub
+
+    monkeypatch.setattr(hub, "_folder", [])
+    torch.hub.set_dir(tmp_path)
+    assert torch.hub.get_dir() == str(tmp_path)
+
+
+CHECKS = {
+    "_check": RuntimeError, "_check_index": IndexError, "_check_value": ValueError, "_check_type": TypeError,
+    "_check_not_implemented": NotImplementedError,
+}  # fmt: skip
+
+
+def check_by_name(library):
+    for name, error in CHECKS.items():
+        check = getattr(library, name)
+        check(True, lambda: "unread")
+        with pytest.raises(error, match="three 3"):
+            check(False, lambda: "three 3")
+        with pytest.raises(error, match="Expected cond to be True"):
+            check(False)
+        with pytest.raises(TypeError, match="message must be a callable"):
+            check(False, "three 3")
+        with pytest.raises(TypeError, match="cond must be a bool"):
+            check(1)
+        with pytest.raises(TypeError, match="_check_tensor_all"):
+            check(library.ones(1))
+
+
+def check_sizes_and_tensors(library):
+    library._check_is_size(2, max=2)
+    library._check_tensor_all(library.tensor([True, True]))
+    library._assert_async(library.tensor(True))
+    for wrong in (
+        lambda: library._check_is_size(-1),
+        lambda: library._check_is_size(3, max=2),
+        lambda: library._check_tensor_all(library.tensor([True, False])),
+        lambda: library._assert_async(library.tensor(False)),
+    ):
+        with pytest.raises(RuntimeError):
+            wrong()
+
+
+@pytest.mark.filterwarnings("ignore:_check_is_size:FutureWarning")
+@pytest.mark.parametrize("program", [check_by_name, check_sizes_and_tensors])
+def test_checks(program):
+    program(real)
+    with xgrad.as_torch(replace=True):
+        import torch
+
+        program(torch)
+
+
+def test_types_of_annotations_in_torch_jit(torch):
+    from torch.jit.annotations import Dict, List, Optional, Tuple
+
+    assert (List, Dict, Tuple, Optional) == (typing.List, typing.Dict, typing.Tuple, typing.Optional)  # noqa: UP006
+
+
+def test_an_optimizers_step_is_recorded_if_it_is_differentiable(torch):
+    from torch.optim.optimizer import _default_to_fused_or_foreach, _use_grad_for_differentiable
+
+    class Step:
+        @_use_grad_for_differentiable
+        def step(self):
+            return torch.is_grad_enabled()
+
+    for differentiable in (True, False):
+        one = Step()
+        one.defaults = {"differentiable": differentiable}
+        assert one.step() is differentiable
+    assert torch.is_grad_enabled()
+    assert _default_to_fused_or_foreach([torch.ones(1), None], False, True) == (False, False)
+
+
+def test_small_functions(torch):
+    from torch.nn.modules.transformer import _get_activation_fn
+
+    assert _get_activation_fn("gelu") is torch.nn.functional.gelu
+    with pytest.raises(RuntimeError, match="activation should be relu/gelu"):
+        _get_activation_fn("tanh")
+    assert torch._shape_as_tensor(torch.ones(2, 3)).tolist() == [2, 3]
+    drawn = torch._sample_dirichlet(torch.ones(5, 3))
+    torch.testing.assert_close(drawn.sum(-1), torch.ones(5))
