@@ -175,7 +175,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         for part in args.parts:
             cases = importlib.import_module(f"scripts.package_cases.{part}")
-            names = [name for name in cases.CASES if not args.cases or name in args.cases]
+            names = [name for name in args.cases or cases.CASES if name in cases.CASES]
             number = version(args.ours, cases.TITLE.split()[0])
             folder = args.folder or Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,10 @@ from .image_models import measure
 
 TITLE = "timm {version}"
 HEAD = """\
-Each model is made by `create_model` and loads a state_dict that PyTorch saved; it is in evaluation mode.  Compared are the
-tables that a model computes when it is made, its result, the gradients of all weights and of the image, and all weights
-after a step of SGD with momentum.  Shown are the number of weights, PyTorch's loss, and the sum of all gradients' absolute
-values.  Optimizers are compared by the weights after three steps, schedules by their learning rates.
+Each model is made by `create_model` and loads a state_dict that PyTorch saved; it is in evaluation mode.  Compared are
+the tables that a model computes when it is made, its result, the gradients of all weights and of the image, and all
+weights after a step of SGD with momentum.  Shown are the number of weights, PyTorch's loss, and the sum of all
+gradients' absolute values.  Optimizers are compared by the weights after three steps, schedules by their rates.
 
 | model | weights | PyTorch's loss, gradients | xgrad |
 | --- | --- | --- | --- |"""
