@@ -4,6 +4,7 @@ import importlib
 import importlib.metadata
 import subprocess
 import sys
+from collections import namedtuple
 from typing import ClassVar
 
 import pytest
@@ -480,6 +481,16 @@ def test_pytrees_with_paths(torch):
         ("['x'][0]", 1), ("['x'][1]", 2), ("['y'].a", 3), ("['y'].b", None),
     ]  # fmt: skip
     assert pytree.tree_map_with_path(lambda path, x: (path[0].idx, x), [5]) == [(0, 5)]
+
+    Point = namedtuple("Point", "x y")
+    tree = {"b": 1, "a": [2, {3: None, "c": 4}], 5: Point({"z": 6, "y": 7}, 8)}  # keys that cannot be sorted
+    leaves, structure = pytree.tree_flatten(tree)
+    assert leaves == [1, 2, None, 4, 6, 7, 8]
+    again = pytree.tree_unflatten(leaves, structure)
+    assert again == tree
+    assert [*again] == [*tree]
+    assert pytree.tree_map(lambda x, y: [x, y], {"b": 1, "a": 2}, {"b": 3, "a": 4}) == {"b": [1, 3], "a": [2, 4]}
+    assert pytree.tree_leaves(tree, is_leaf=lambda x: isinstance(x, dict) and "z" in x)[4] == {"z": 6, "y": 7}
     assert [*pytree.tree_iter((1, [2]))] == [1, 2]
     values, context = pytree._dict_flatten({"b": 1, "a": 2})
     assert pytree._dict_unflatten(values, context) == {"b": 1, "a": 2}

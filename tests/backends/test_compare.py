@@ -1,4 +1,4 @@
-"""xgrad.compare(f, ..., backends=[...]): values, refusals, where values part, counts, forms."""
+"""xgrad.compare(f, ..., backends=[...]): values, refusals, where values first differ, counts, forms."""
 
 import json
 
@@ -64,7 +64,7 @@ def test_the_first_operator_at_which_values_part_is_named_with_both_values(resul
     assert part.number == 1
     assert part.line.startswith("test_compare.py:")
     np.testing.assert_allclose(part.other, 1.5 * part.first, rtol=1e-6)
-    assert "values part at operator 1, tanh, at test_compare.py:" in str(result)
+    assert "values first differ at operator 1, tanh, at test_compare.py:" in str(result)
 
 
 def test_a_backend_that_lacks_something_is_refused_and_the_others_are_compared(result):

@@ -187,7 +187,7 @@ def test_compare_runs_on_declared_backends(capsys, user_file):
     assert main([*call, "--backends", f"{chips}:a,b", "--backends", "cpu"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["a", "b", "cpu"]
     assert main([*call, "--backends", f"{chips}:a,bad"]) == 1
-    assert "values part at operator" in capsys.readouterr().out
+    assert "values first differ at operator" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

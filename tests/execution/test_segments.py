@@ -16,7 +16,7 @@ from xgrad.execution.fused import programs
 @pytest.fixture(autouse=True)
 def smaller(monkeypatch):
     """Cut programs that are as small as tests are."""
-    monkeypatch.setattr(segments, "LEAST", 8)
+    monkeypatch.setattr(segments, "MIN_SAVED_ENTRIES", 8)
     monkeypatch.setattr(segments, "BYTES", 1)
 
 

@@ -1,7 +1,9 @@
 """xgrad.library: custom operators against torch.library: values, gradients, writes, errors; programs, batches."""
 
+import copy
 import gc
 import itertools
+import pickle
 import threading
 import weakref
 
@@ -704,3 +706,12 @@ def test_arrays_are_read_only_elsewhere_and_two_ways_of_writing_are_refused():
     assert x.tolist() == [4.0, 4.0]
     with pytest.raises(ValueError, match="read-only"):
         x.numpy()[0] = 1
+
+
+def test_copies_of_a_registered_operator_are_the_operator():
+    """A module that has one as an attribute can be copied and pickled; a pickle has its name."""
+    name = fresh()
+    xgrad.library.custom_op(name, lambda x: x + 1, mutates_args=(), schema=ONE)
+    space = getattr(xgrad.ops, name.partition("::")[0])
+    for found in (space, space.op, space.op.default):
+        assert copy.copy(found) is copy.deepcopy([found])[0] is pickle.loads(pickle.dumps(found)) is found

@@ -61,3 +61,8 @@ def test_bases_that_packages_ask_for_are_there(name):
         module = getattr(torch.nn, name).__module__.rpartition(".")[2]
         if base.startswith("_") and hasattr(getattr(torch.nn.modules, module), base):
             assert inspect.isclass(getattr(getattr(nn.modules, module), base))
+
+
+def test_the_last_projection_of_attention_has_the_class_of_its_name():
+    last = nn.MultiheadAttention(4, 2).out_proj
+    assert type(last) is nn.modules.linear.NonDynamicallyQuantizableLinear

@@ -161,6 +161,14 @@ def test_batches_of_matrices_that_do_not_broadcast():
 def test_contractions_of_many():
     agree(lambda lib, x, y: lib.tensordot(x, y, 1), A, B)
     agree(lambda lib, x, y: lib.tensordot(x, y, ([0, 2], [1, 0])), numbers(2, 3, 4), numbers(4, 2), order=1)
+    agree(lambda lib, x, y: lib.tensordot(x, y, lib.tensor([1])), A, B)  # a number, as a tensor of one element is
+    with pytest.raises(ValueError, match="two lists of dimensions"):
+        xgrad.tensordot(xgrad.tensor(A), xgrad.tensor(A), [0])
+    out = xgrad.zeros(3, 4)
+    assert xgrad.chain_matmul(xgrad.tensor(A), out=out) is out
+    np.testing.assert_array_equal(out.numpy(), A.astype(np.float32))
+    with pytest.raises(ValueError, match="not within the valid range"):
+        xgrad.einsum(xgrad.tensor(A), [-1, 0], [0])
     agree(lambda lib, *xs: lib.linalg.multi_dot(xs), A, B, numbers(2, 5), numbers(5), order=1)
     with pytest.raises(RuntimeError, match="contracted dimensions need to match"):
         xgrad.tensordot(xgrad.tensor(A), xgrad.tensor(A), ([0], [1]))

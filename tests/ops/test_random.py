@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 import xgrad
 import xgrad.random
@@ -67,6 +68,34 @@ def test_without_replacement_nothing_comes_twice():
     drawn = xgrad.ones(3, 20).multinomial(20)
     assert [sorted(row) for row in drawn.tolist()] == [list(range(20))] * 3
     assert sorted(xgrad.randperm(20).tolist()) == list(range(20))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "float16", "bfloat16"])
+def test_random_without_bounds_draws_the_largest_value(dtype):
+    mine, theirs = (t.zeros(40_000, dtype=getattr(t, dtype)).random_() for t in (xgrad, torch))
+    assert float(mine.max()) == float(theirs.max())
+    from_100 = xgrad.zeros(9_000, dtype=xgrad.int8).random_(100, None)
+    assert (int(from_100.min()), int(from_100.max())) == (100, 127)
+
+
+def test_bounds_of_integers_by_position_and_by_name():
+    x = xgrad.zeros(3)
+    for seven in (
+        xgrad.randint_like(x, 7, 8),
+        xgrad.randint_like(x, 7, high=8),
+        xgrad.randint_like(x, low=7, high=8),
+        xgrad.zeros(3).random_(7, 8),
+        xgrad.zeros(3).random_(7, to=8),
+        xgrad.zeros(3).random_(**{"from": 7, "to": 8}),
+    ):
+        assert seven.tolist() == [7, 7, 7]
+    assert xgrad.randint_like(x, 1).tolist() == xgrad.zeros(3).random_(to=1).tolist() == [0, 0, 0]
+    for wrong in (lambda: xgrad.randint_like(x, 1, 2, 3), lambda: xgrad.randint_like(x), lambda: x.random_(1, 2, 3)):
+        with pytest.raises(TypeError, match="takes"):
+            wrong()
+    for named in ({"from": 1}, {"high": 1}):
+        with pytest.raises(TypeError, match="takes at most two bounds"):
+            x.random_(**named)
 
 
 @pytest.mark.exhaustive

@@ -2,7 +2,7 @@
 
 PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: the saved array is still there after
 the write, which goes to other memory because the old one has a reference.  So nothing is cloned, whatever the
-aliasing.  The context only needs to know its values, because they end with it.
+aliasing.  The context lists the saved values only to drop them when it ends.
 """
 
 import weakref

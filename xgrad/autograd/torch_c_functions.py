@@ -1,4 +1,4 @@
-"""Names of `torch._C._functions`: the classes of nodes, for `isinstance`, and two operations of its own.
+"""Names of `torch._C._functions`: classes of nodes, for `isinstance`, and the functions DelayedError and UndefinedGrad.
 
 PyTorch: torch/csrc/autograd/functions/init.cpp.
 """
@@ -17,14 +17,14 @@ from ..tensor import Tensor
 
 
 class _NodeClass(type):
-    """The class of every node of its name: an operator, a view and a sparse operation have nodes of one name each."""
+    """A metaclass whose isinstance() compares names: several of our classes of nodes have one name of PyTorch's."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Node) and type(instance).__name__ == cls.__name__
 
 
 def __getattr__(name: str) -> Any:
-    if not re.fullmatch(r"\w+Backward(\d+(_copy)?|s)|CopyBackwards", name):
+    if not re.fullmatch(r"\w+Backward\d+(_copy)?|\w+Backwards", name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     made = globals()[name] = _NodeClass(name, (), {"__module__": __name__})
     return made

@@ -1,4 +1,6 @@
-"""The programs of an operator over a batch: `jax.vmap` of its function and of its gradient formulas.
+"""The batched version of an operator: `jax.vmap` of its forward function and of its derivative formulas.
+
+As every operator it has a kernel (its forward programs) and plans (what forward saves, and the backward program).
 
 Invariant: the gradients come from the operator's own formulas, entry by entry (with PyTorch's subgradients and saved
 values), not from what JAX would derive from the mapped function.  A gradient of an argument without a batch is summed

@@ -26,7 +26,7 @@ class BackendRun:
     seconds: float | None = None
 
 
-class Parting(NamedTuple):
+class FirstDifference(NamedTuple):
     """The first operator whose values differ from the first backend's.
 
     `number`: how many operators ran before it; `line`: the user's; `first` and `other`: its values there and here, None
@@ -48,8 +48,8 @@ class Parting(NamedTuple):
         at = _worst(self.first, self.other)
         where = f" at {list(map(int, at))}" if at else ""
         return (
-            f"values part {'by rounding ' if self.rounding else ''}at operator {self.number}, {self.operator}, at "
-            f"{self.line}: "
+            f"values first differ {'by rounding ' if self.rounding else ''}at operator {self.number}, "
+            f"{self.operator}, at {self.line}: "
             f"{self.first[at]} and {self.other[at]}{where}"
         )
 
@@ -61,8 +61,9 @@ def _worst(a: np.ndarray, b: np.ndarray) -> tuple[Any, ...]:
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     with np.errstate(invalid="ignore"):
         distance = np.abs(a.astype(wide) - b.astype(wide))
-    distance = np.where(np.isnan(distance), np.inf * (a != b), distance)
-    return np.unravel_index(int(np.argmax(np.nan_to_num(distance, nan=0.0, posinf=np.inf))), a.shape) if a.shape else ()
+    # Where both are NaN, or the same infinity, they do not differ.
+    distance = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.where(np.isnan(distance), np.inf, distance))
+    return np.unravel_index(int(np.argmax(distance)), a.shape) if a.shape else ()
 
 
 def _running(estimate: dict[str, float]) -> dict[str, float]:
@@ -75,8 +76,8 @@ class BackendComparison:
     """One function on several backends: what `xgrad.compare(f, *inputs, backends=[...])` returns.
 
     `runs`: {backend: `BackendRun`}; the first that refuses nothing is the one that the others are compared with.
-    `differences`: {backend: the differences of its outputs and gradients from those}; `parts`: {backend: `Parting`} of
-    those that are not equal, bit for bit.  It prints as a table, also in a notebook.
+    `differences`: {backend: the differences of its outputs and gradients from those}; `parts`: {backend:
+    `FirstDifference`} of those that are not equal, bit for bit.  It prints as a table, also in a notebook.
 
     >>> import xgrad
     >>> chip = xgrad.Backend("chip")
@@ -89,7 +90,7 @@ class BackendComparison:
     name: str
     runs: dict[str, BackendRun]
     differences: dict[str, list[Difference]] = field(default_factory=dict)
-    parts: dict[str, Parting] = field(default_factory=dict)
+    parts: dict[str, FirstDifference] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -160,7 +161,7 @@ class BackendComparison:
         chip("bytes accessed on the chip", lambda t: size(t["bytes accessed"]))
         chip("temporary memory on the chip", lambda t: size(t["temporary"]))
         chip("not compiled for the chip", lambda t: number(sum(p["state"] != "compiles" for p in t["programs"])))
-        # Apart, because the time here is the time of compiled programs.
+        # Compile time has a row of its own: the time here does not include it either.
         row(
             "estimated time", lambda r: "-" if r["estimate"] is None else seconds(sum(_running(r["estimate"]).values()))
         )
@@ -181,7 +182,7 @@ class BackendComparison:
         return f"{'rounding' if all(d.within_rounding for d in found) else 'NOT EQUAL'}, {largest:.3g}"
 
     def notes(self) -> list[str]:
-        """Return the lines under the table: where values part, and what was refused."""
+        """Return the lines under the table: where values first differ, and what was refused."""
         lines = [f"{name}: {parting}" for name, parting in self.parts.items()]
         return lines + [f"{name}: {why}" for name, why in self.refused.items()]
 

@@ -1,4 +1,4 @@
-"""on_backends: one function on several backends, side by side: values, gradients, counts, time, and where values part.
+"""on_backends: one function on several backends, side by side: values, gradients, counts, time; where values differ.
 
 The first backend is the one that the others are compared with.  Invariants: each runs on fresh copies of the same
 inputs, with the same random numbers and cotangents; no report is open while a run is timed.
@@ -24,7 +24,7 @@ from ..execution.lazily import sync
 from ..execution.pending import quietly
 from ..execution.source import lines, outside
 from ..tensor import Tensor
-from .backend_table import BackendComparison, BackendRun, Parting
+from .backend_table import BackendComparison, BackendRun, FirstDifference
 from .difference import difference, differences
 from .subject import Subject
 from .timing import interleaved
@@ -71,7 +71,7 @@ def on_backends(subject: Subject, backends: Any, repeats: int) -> BackendCompari
         differing = found[place.label] = differences(subject.differentiated, first, runs[place.label])
         if not all(d.equal for d in differing):
             rounding = all(d.within_rounding for d in differing)
-            parts[place.label] = _parting(_values(subject, able[0]), _values(subject, place), rounding)
+            parts[place.label] = _first_difference(_values(subject, able[0]), _values(subject, place), rounding)
     return BackendComparison(subject.name, runs, found, parts)
 
 
@@ -134,7 +134,7 @@ def _timed(subject: Subject, place: _Place) -> Callable[[], float]:
     return once
 
 
-# -- where values part -------------------------------------------------------------------------------------------------
+# -- where values first differ ----------------------------------------------------------------------------------------
 
 
 class _Values(OperatorMode):
@@ -174,13 +174,13 @@ def _within(mode: OperatorMode, function: Callable[..., Any], given: tuple[Any, 
         return function(*given)
 
 
-def _parting(first: list[Any], other: list[Any], rounding: bool) -> Parting:
+def _first_difference(first: list[Any], other: list[Any], rounding: bool) -> FirstDifference:
     """Return the first operator whose values differ: by more than rounding, unless that is all that differs."""
     for number, ((name, line, a), (theirs, _, b)) in enumerate(zip(first, other)):
         if name != theirs:
-            return Parting(number, f"{name}, and {theirs}", line, None, None)
+            return FirstDifference(number, f"{name}, and {theirs}", line, None, None)
         for x, y in zip(a, b):
             found = difference(name, x, y)
             if not (found.equal if rounding else found.within_rounding):
-                return Parting(number, name, line, x, y, rounding)
-    return Parting(len(first), "backward", "", None, None)
+                return FirstDifference(number, name, line, x, y, rounding)
+    return FirstDifference(len(first), "backward", "", None, None)

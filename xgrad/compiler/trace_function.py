@@ -203,13 +203,13 @@ class _Tracing:
         numbers, value, failed = self.around.numbers.values(), None, None
         try:
             for each in numbers:
-                each.hide()
+                each.install_stand_ins()
             value = self.function(*args, **kwargs)
         except Exception as error:
             failed = error
         finally:
             for each in numbers:
-                each.show()
+                each.restore_numbers()
         # C code may have refused a number's stand-in, and `type` does not ask it.
         doubtful = numbers and (isinstance(failed, TypeError) or self.frames.asks_types)
         schedules = [schedule for schedule, *_ in self.trace.steps]

@@ -27,8 +27,9 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     function may write to a tensor from outside.
 
     Inside of `xgrad.compile`, where the condition has no value, the program contains the loop.  Its gradients need the
-    carried values of all steps.  The program keeps 32 of them and computes the others again: backward runs each step
-    once more up to 33 steps, twice up to 561, three times up to 6545.  Outside of programs the steps are recorded.
+    carried values of all steps.  The program keeps 32 of them and computes the others again (binomial checkpointing):
+    backward runs each step once more in a loop of up to 33 steps, twice up to 561, three times up to 6545.  Outside of
+    programs the steps are recorded.
     Where entries of an `xgrad.vmap` have conditions of their own, each keeps its values from the step in which it ends.
 
     Raises `RuntimeError` for another condition, for inputs that are not tensors or numbers, for functions that write to

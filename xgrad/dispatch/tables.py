@@ -9,3 +9,11 @@ METHODS: dict[str, Any] = {}
 OPERATORS: dict[str, Operator] = {}
 VARIANTS: list[Operator] = []  # operators that share the name of one of OPERATORS: add with alpha, say
 NAMESPACES: dict[str, Any] = {}  # of operators that users registered (library/registry.py): xgrad.ops.NAME
+
+
+def registered(space: str, *names: str) -> Any:
+    """Return the namespace, operator or overload of this name: copies and pickles have the name alone."""
+    found: Any = NAMESPACES[space]
+    for name in names:
+        found = getattr(found, name)
+    return found

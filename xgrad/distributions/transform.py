@@ -38,7 +38,7 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
-        """The dimensions of a value, if they are as many as of a result."""
+        """The event dimensions, if domain and codomain have equally many."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")

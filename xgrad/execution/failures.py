@@ -51,7 +51,7 @@ def one_by_one(queue: Any, failure: Exception) -> None:
 def settle_some(queue: Any, fused: Any, alive: list[Pending], given: list[Any], failure: BaseException) -> None:
     """Settle what the last segments gave before one failed, give up the others' results, and raise the error."""
     arrays = [*chain.from_iterable(given)]
-    taken = fused.segments.taken(len(given) - 1)
+    taken = fused.segments.donated_inputs(len(given) - 1)
     inputs = [x.value for i, x in enumerate(queue.inputs) if x.__class__ is Pending and i not in taken]
     for p, array in zip(alive, arrays):
         p.value, p.queue = array, None

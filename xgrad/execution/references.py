@@ -19,12 +19,12 @@ def is_alone(values: list[Any], index: int = 0) -> bool:
 
 def all_alone(values: list[Any]) -> bool:
     """Return True if only that list refers to each of its items."""
-    return COUNTED and not referred(values)
+    return not referred(values)
 
 
 def each_alone(values: list[Any]) -> list[bool]:
     """Return for each item True if only that list refers to it."""
-    return [COUNTED and count <= _EACH for count in map(sys.getrefcount, values)]
+    return [count <= _EACH for count in map(sys.getrefcount, values)]
 
 
 def referred(values: list[Any]) -> bool:
@@ -38,7 +38,9 @@ def attribute_alone(holder: Any, name: str) -> bool:
 
 
 def alive_of(results: tuple[Any, ...], counts: tuple[int, int] | None = None) -> tuple[tuple[int, ...], list[Any]]:
-    """Return the numbers of a queue's results that something beside their entry refers to, and these results.
+    """Return the codes of the results of a queue that something beside their entry refers to, and these results.
+
+    A code is 256 * entry + result (queue.py).
 
     `counts`: the reference counts, seen here, of a result that nothing else refers to, alone and in a tuple.
     """
@@ -97,10 +99,10 @@ def _measured() -> tuple[int, int, int, tuple[int, int]]:
 
 
 _trace: Any = sys.gettrace()
-sys.settrace(None)  # a debugger that looks at variables refers to them: counts were too high, and what is alive lost
+sys.settrace(None)  # a debugger's references would raise the counts at rest, and live results would be taken for dead
 try:
     _ALONE, _EACH, _ATTRIBUTE, _RESULTS = _measured()
 finally:
     sys.settrace(_trace)
 if not COUNTED:
-    _ALONE, _RESULTS = 0, (0, 0)
+    _ALONE, _EACH, _ATTRIBUTE, _RESULTS = 0, 0, 0, (0, 0)

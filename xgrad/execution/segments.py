@@ -1,4 +1,5 @@
-"""Segments: parts of a queue that repeat, as layers of a model or steps of a loop do, compiled once, run one by one.
+"""Segments: a queue of noted operations is cut where it repeats; each repeated part (a layer, a step of a loop) is one
+program, compiled once and launched for each repetition.
 
     embed [layer layer layer layer] head, their backward [layer' layer' layer' layer'] ..., the optimizer's step
        one program, 4 times                  another one, 4 times
@@ -28,9 +29,9 @@ from .programs.chains import ends_chain
 from .scalars import one
 from .shapes import AT_ONCE, avals_of, structs_of
 
-LEAST = 64  # entries that need not be compiled, so that cutting pays
-NEAR = 8  # entries: farther operands of entries that are alike may be at different distances
-LONGEST = 1024  # entries of a period
+MIN_SAVED_ENTRIES = 64  # entries that need not be compiled, so that cutting pays
+MAX_DISTANCE = 8  # entries: farther operands of entries that are alike may be at different distances
+MAX_PERIOD = 1024  # entries of a period
 OPERATIONS, BYTES = 256, 1 << 23  # a group has so many operations, or results of so many bytes and a product among them
 _SMALL = frozenset({"write", "adjoint", "sum"})  # roles of programs that may work in their first operand's memory
 
@@ -44,13 +45,13 @@ class Segment(NamedTuple):
     free: tuple[int, ...]  # what no later segment uses
 
 
-def repeats(words: Sequence[Any], longest: int) -> list[tuple[int, int, int]]:
+def repeats(signatures: Sequence[Any], longest: int) -> list[tuple[int, int, int]]:
     """Return (start, end, period) of each run of hashable values that repeats at least once: the longest runs first."""
     numbers: dict[Any, int] = {}
-    line = np.array([numbers.setdefault(word, len(numbers)) for word in words])
+    ids = np.array([numbers.setdefault(signature, len(numbers)) for signature in signatures])
     runs = []
-    for period in range(1, min(len(words) // 2, longest) + 1):
-        same = np.diff(np.concatenate(([0], line[:-period] == line[period:], [0])).astype(np.int8))
+    for period in range(1, min(len(signatures) // 2, longest) + 1):
+        same = np.diff(np.concatenate(([0], ids[:-period] == ids[period:], [0])).astype(np.int8))
         for start, end in zip(np.flatnonzero(same == 1).tolist(), np.flatnonzero(same == -1).tolist()):
             if end - start >= period:
                 runs.append((start, end + period, period))
@@ -63,11 +64,11 @@ def segments_of(fused: Any, kinds: tuple[Any, ...]) -> "Segments | None":
     kinds: JAX's x64 mode and the avals of the inputs.
     """
     count = len(fused.programs)
-    avals = _avals(fused, kinds) if count >= LEAST else None
+    avals = _avals(fused, kinds) if count >= MIN_SAVED_ENTRIES else None
     if avals is None:
         return None
     cuts = _Cuts(fused, avals)
-    return _cut(fused, sorted(cuts.places | {0, count}), avals) if cuts.spared >= LEAST else None
+    return _cut(fused, sorted(cuts.places | {0, count}), avals) if cuts.saved_entries >= MIN_SAVED_ENTRIES else None
 
 
 class Segments:
@@ -76,7 +77,6 @@ class Segments:
     def __init__(self, parts: list[Segment], last: int) -> None:
         self.parts = parts
         self.last = last  # the number of the first of the last segments
-
         self.programs: list[Any] = [*{id(part.program): part.program for part in parts}.values()]
 
     def compile(self) -> None:
@@ -102,8 +102,8 @@ class Segments:
             calls.append((program.chosen(operands), one(), *operands))
         return [found[code] for code in live if code in found], calls
 
-    def taken(self, count: int) -> set[int]:
-        """Return the numbers of the queue's inputs that the first `count` of the last segments were given to keep."""
+    def donated_inputs(self, count: int) -> set[int]:
+        """Return the numbers of the queue's inputs whose memory the first `count` of the last segments may reuse."""
         ran = self.parts[self.last : self.last + count]
         return {-c - 1 for part in ran for i in part.program.donated if (c := part.inputs[i]) < 0}
 
@@ -138,17 +138,19 @@ class _Cuts:
         self.fused, self.avals = fused, avals
         count = len(fused.programs)
         # Entries are alike if they call one program with operands of the same shapes, as many entries behind them.
-        self.words = [(fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])) for n in range(count)]
+        self.signatures = [
+            (fused.programs[n], avals["operands", n], _distances(n, fused.codes[n])) for n in range(count)
+        ]
         self.lasts: dict[int, int] = {code: n for n, codes in enumerate(fused.codes) for code in flat(codes)}
         self.lasts.update(dict.fromkeys(fused.live, count))
-        self.facts: dict[Any, tuple[int, bool]] = {}
-        self.spared = 0  # entries that are not compiled
+        self.operation_counts: dict[Any, tuple[int, bool]] = {}
+        self.saved_entries = 0  # entries that are not compiled
         self.places: set[int] = self._between(0, count)
 
     def _between(self, start: int, end: int) -> set[int]:
         """Return the cuts between two entries: the longest run's, then cuts within its groups and around it."""
         tried: list[tuple[int, int]] = []
-        for first, last, period in repeats(self.words[start:end], LONGEST):
+        for first, last, period in repeats(self.signatures[start:end], MAX_PERIOD):
             first, last = first + start, last + start
             if any(a <= first and last <= b for a, b in tried):  # the same with a multiple of the period
                 continue
@@ -156,8 +158,8 @@ class _Cuts:
             groups = self._groups(first, last, period)
             if len(groups) < 3:
                 continue
-            self.spared += groups[-1] - groups[1]
-            within = self._between(groups[0], groups[1]) if groups[1] - groups[0] > LEAST else set()
+            self.saved_entries += groups[-1] - groups[1]
+            within = self._between(groups[0], groups[1]) if groups[1] - groups[0] > MIN_SAVED_ENTRIES else set()
             cuts = {*groups} | {cut - groups[0] + group for cut in within for group in groups[:-1]}
             return cuts | self._between(start, groups[0]) | self._between(groups[-1], end)
         return set()
@@ -175,11 +177,11 @@ class _Cuts:
                 if n < (last := self.lasts.get(code, n)) < end:
                     across[n + 1 - start] += size
                     across[last + 1 - start] -= size
-        for word in self.words[start : start + period]:
-            if word not in self.facts:
-                self.facts[word] = _facts(*word[:2])
-            operations += self.facts[word][0]
-            alone |= self.facts[word][1]
+        for signature in self.signatures[start : start + period]:
+            if signature not in self.operation_counts:
+                self.operation_counts[signature] = _count_operations(*signature[:2])
+            operations += self.operation_counts[signature][0]
+            alone |= self.operation_counts[signature][1]
         several = max(1, min(-(-OPERATIONS // max(operations, 1)), -(-BYTES // max(work, 1)) if alone else end))
         passing = np.cumsum(across)[period : 2 * period]  # seen from the second period, which has one before it
         return list(range(start + int(np.argmin(passing)), end + 1, several * period))
@@ -193,10 +195,10 @@ def _distances(n: int, codes: Any) -> Any:
     if codes.__class__ is tuple:
         return tuple([_distances(n, code) for code in codes])
     distance = 0 if codes is None or codes < 0 else (n << 8) - codes
-    return None if codes is None else distance if distance < NEAR << 8 else 0
+    return None if codes is None else distance if distance < MAX_DISTANCE << 8 else 0
 
 
-def _facts(program: Any, key: tuple[Any, ...]) -> tuple[int, bool]:
+def _count_operations(program: Any, key: tuple[Any, ...]) -> tuple[int, bool]:
     """Return the number of operations of a program, and True if XLA does not fuse it with those around it."""
 
     def count(jaxpr: Any) -> int:

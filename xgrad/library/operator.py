@@ -18,6 +18,7 @@ from ..amp.custom import cast_tensors
 from ..amp.settings import is_autocast_enabled
 from ..autograd.version_counter import increment_version
 from ..config import state
+from ..dispatch.tables import registered
 from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
 from ..views.storage import Tracer
@@ -70,6 +71,9 @@ class OpOverload:
 
     def __repr__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
+
+    def __reduce__(self) -> Any:
+        return registered, (self.namespace, *self.__name__.split("."))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = [*tensors_in(args), *tensors_in(tuple(kwargs.values()))]

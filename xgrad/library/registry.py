@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ..config import settings
-from ..dispatch.tables import NAMESPACES
+from ..dispatch.tables import NAMESPACES, registered
 
 if TYPE_CHECKING:
     from .operator import OpOverload
@@ -21,7 +21,7 @@ class OpNamespace:
         self._packets: dict[str, OpOverloadPacket] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__") and name in self._packets:
+        if not name.startswith("__") and name in vars(self).get("_packets", ()):  # a copy in the making has none
             return self._packets[name]
         raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'", name=name, obj=self)
 
@@ -30,6 +30,9 @@ class OpNamespace:
 
     def __repr__(self) -> str:
         return f"<namespace '{self.__name__}'>"
+
+    def __reduce__(self) -> Any:
+        return registered, (self._name,)
 
 
 class OpOverloadPacket:
@@ -42,7 +45,7 @@ class OpOverloadPacket:
         self._overloads: dict[str, OpOverload] = {}
 
     def __getattr__(self, overload: str) -> Any:
-        if not overload.startswith("__") and overload in self._overloads:
+        if not overload.startswith("__") and overload in vars(self).get("_overloads", ()):
             return self._overloads[overload]
         raise AttributeError(
             f"The underlying op of '{self._shown}' has no overload name '{overload}'", name=overload, obj=self
@@ -64,6 +67,9 @@ class OpOverloadPacket:
 
     def __repr__(self) -> str:
         return self._shown
+
+    def __reduce__(self) -> Any:
+        return registered, (*self._qualified_op_name.split("::"),)
 
     def __dir__(self) -> list[str]:
         return sorted([*self._overloads, "overloads"])

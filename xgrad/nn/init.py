@@ -24,7 +24,7 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the factor by which a nonlinearity wants the standard deviation of the weights before it multiplied.
+    """Return the recommended gain for a nonlinearity: the factor of the standard deviation of the weights before it.
 
     `param`: the negative slope of "leaky_relu".  Raises `ValueError` for a name that is not known.
 
@@ -79,7 +79,7 @@ def trunc_normal_(
             "incorrect: few of such numbers differ.",
             stacklevel=3,  # no_grad's wrapper is between
         )
-    # The lower tail has small probabilities, which floats resolve; the upper one has 1 less them, which they don't.
+    # Probabilities of the lower tail are small, where floats are fine; of the upper one near 1, where they are coarse.
     upper = mean < (a + b) / 2
     low, high = ((mean - b) / std, (mean - a) / std) if upper else ((a - mean) / std, (b - mean) / std)
     dtype = tensor.dtype if tensor.dtype.itemsize >= 4 else "float32"

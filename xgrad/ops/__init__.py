@@ -8,7 +8,7 @@ There is a folder for each kind of operator, whose `__init__` describes it.
 import importlib
 from typing import Any
 
-# The call path first: declarations bind it.
+# The dispatcher first: declarations of operators refer to it.
 from ..dispatch import call, call_pair
 from ..dispatch.tables import NAMESPACES
 from ..tensor_methods import predicates, pytrees, storages

@@ -179,7 +179,7 @@ class ByRule(Optimizer):
         if modes.trace is None:
             return None, group, None
         numbers = modes.trace.numbers.get(id(group))
-        found = None if numbers is None else numbers.taken(group)
+        found = None if numbers is None else numbers.numbers_for_step(group)
         group, given = (group, None) if found is None else found
         return numbers, group, given
 

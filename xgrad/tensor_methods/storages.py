@@ -1,4 +1,4 @@
-"""untyped_storage(), data_ptr() and their like: numbers that show which tensors share memory, and are not addresses.
+"""untyped_storage(), data_ptr() and their like: made-up addresses that show what shares memory; is_cuda, typename, ...
 
 Invariants: tensors have equal storages if and only if a write to one can show in the other; ranges of numbers that
 belong to different living storages never overlap; within a storage elements have the places that PyTorch's row-major
@@ -406,7 +406,7 @@ def is_cuda(self: Tensor) -> bool:
 
 def is_xla(self: Tensor) -> bool:
     """True if the tensor is on a device that PyTorch would use through XLA, such as a TPU."""
-    return self.device.type not in ("cpu", "cuda")
+    return self.device.type not in ("cpu", "cuda", "meta")
 
 
 def is_shared(self: Tensor) -> bool:
@@ -442,7 +442,7 @@ composite("typename", method=False)(type_name)
 
 
 def attach(tensor: Any) -> None:
-    """Give `Tensor` the methods of this file."""
+    """Give `Tensor` the methods and properties of this file that no decorator declares."""
     tensor.is_meta = property(is_meta)
     tensor.is_cpu, tensor.is_cuda, tensor.is_xla = property(is_cpu), property(is_cuda), property(is_xla)
     tensor.is_shared, tensor.is_pinned, tensor.pin_memory = is_shared, is_pinned, pin_memory

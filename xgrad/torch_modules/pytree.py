@@ -1,6 +1,7 @@
 """torch.utils._pytree's names over `jax.tree_util`, whose trees they are: lists, tuples, dictionaries, named tuples.
 
-`None` is a leaf, as there.  (PyTorch: torch/utils/_pytree.py.)
+As in PyTorch `None` is a leaf, and the leaves of a dictionary are in the order of its items; JAX sorts its keys.
+(PyTorch: torch/utils/_pytree.py.)
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,9 +27,36 @@ def _leaf(is_leaf: Any) -> Callable[[Any], bool]:
     return lambda x: x is None or isinstance(x, Tensor) or (is_leaf is not None and is_leaf(x))
 
 
+class _InOrder:
+    """A dictionary whose leaves are in the order of its items."""
+
+    def __init__(self, items: dict[Any, Any]) -> None:
+        self.items = items
+
+
+_plain: Any = lambda keys, values: dict(zip(keys, values))  # noqa: E731 - results have dictionaries again
+jax.tree_util.register_pytree_with_keys(
+    _InOrder, lambda d: ([(MappingKey(key), value) for key, value in d.items.items()], (*d.items,)), _plain
+)
+
+
+def _in_order(tree: Any, is_leaf: Any) -> Any:
+    """Return the tree with its dictionaries as `_InOrder`; those within other classes of nodes stay."""
+    if is_leaf is not None and is_leaf(tree):
+        return tree
+    kind = tree.__class__
+    if kind is dict:
+        return _InOrder({key: _in_order(value, is_leaf) for key, value in tree.items()})
+    if kind in (list, tuple):
+        return kind([_in_order(part, is_leaf) for part in tree])
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return kind(*[_in_order(part, is_leaf) for part in tree])
+    return tree
+
+
 def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
     """Return the leaves and the structure."""
-    return jax.tree_util.tree_flatten(tree, is_leaf=_leaf(is_leaf))
+    return jax.tree_util.tree_flatten(_in_order(tree, is_leaf), is_leaf=_leaf(is_leaf))
 
 
 def tree_unflatten(leaves: Any, treespec: Any) -> Any:
@@ -50,7 +78,8 @@ def tree_structure(tree: Any, is_leaf: Any = None) -> Any:
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
     """Return the tree of `func` at each leaf."""
-    return jax.tree_util.tree_map(func, tree, *rests, is_leaf=_leaf(is_leaf))
+    trees = [_in_order(each, is_leaf) for each in (tree, *rests)]
+    return jax.tree_util.tree_map(func, *trees, is_leaf=_leaf(is_leaf))
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
@@ -88,12 +117,13 @@ def register_pytree_node(
 
 def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[Any], Any]:
     """Return (path, leaf) of the leaves, and the structure."""
-    return jax.tree_util.tree_flatten_with_path(tree, is_leaf=_leaf(is_leaf))
+    return jax.tree_util.tree_flatten_with_path(_in_order(tree, is_leaf), is_leaf=_leaf(is_leaf))
 
 
 def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
     """Return the tree of `func(path, leaf)` at each leaf."""
-    return jax.tree_util.tree_map_with_path(func, tree, *rests, is_leaf=_leaf(is_leaf))
+    trees = [_in_order(each, is_leaf) for each in (tree, *rests)]
+    return jax.tree_util.tree_map_with_path(func, *trees, is_leaf=_leaf(is_leaf))
 
 
 def tree_iter(tree: Any, is_leaf: Any = None) -> Iterator[Any]:

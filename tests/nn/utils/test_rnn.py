@@ -77,6 +77,10 @@ PROGRAMS = {
     "padded scalars": lambda T: of(T).pad_sequence([T.tensor([1, 2]), T.tensor([3])]),
     "unpadded": lambda T: of(T).unpad_sequence(data(T, (3, 2, 2)), T.tensor([3, 1])),
     "cast": lambda T: [str(p.data.dtype)[-2:] for p in casts(of(T).pack_sequence(sequences(T)), T)],
+    "cpu with a dtype": lambda T: [
+        str(of(T).pack_sequence(sequences(T)).cpu(*given, **named).data.dtype)[-2:]
+        for given, named in (((T.float16,), {}), ((), {"dtype": T.float16}), (("cpu",), {}), ((), {"device": "cpu"}))
+    ],
     "moved to itself": lambda T: (s := of(T).pack_sequence(sequences(T))).to(T.float64) is s,
     "of two": lambda T: fields(of(T).PackedSequence((T.ones(2), T.tensor([1, 1])))),
     "inverted": lambda T: of(T).invert_permutation(T.tensor([2, 0, 1])),

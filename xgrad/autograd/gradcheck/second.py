@@ -36,7 +36,7 @@ def gradients_of(
 
 
 def _random(random: Any, like: Tensor, gaps: bool) -> Tensor:
-    """Return numbers between -1 and 1; with gaps, every other column of twice as many."""
+    """Return numbers between -1 and 1; with `gaps`, every second column of a tensor twice as wide."""
     shape = tuple(like.shape)
     gaps = gaps and like.numel() > 1
     wide = (*shape[:-1], 2 * shape[-1]) if gaps else shape

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...tensor import Tensor
 from .guard import MISSING, Container, Path, is_dead, kind_name, same_scalar, shown
-from .hyperparameters import Numbers
+from .hyperparameters import HyperparameterGuard
 
 
 def other_type(guard: Container, value: Any) -> str | None:
@@ -132,8 +132,8 @@ class OfGroup(OfMapping):
     __slots__ = ()
 
     def looks(self, key: Any) -> bool:
-        assert isinstance(self.rest, Numbers)
-        return key not in self.rest.value.told.names
+        assert isinstance(self.rest, HyperparameterGuard)
+        return key not in self.rest.value.reported.names
 
 
 def same_order(value: Any, keys: list[Any]) -> bool:

@@ -1,10 +1,12 @@
-"""Hyperparameters: an optimizer's numbers, such as `lr`, are operands of the program, so that a schedule traces once.
+"""Hyperparameters: an optimizer's numbers, such as `lr`, become operands of the compiled program.
+
+So a schedule of learning rates traces the function once.
 
 xgrad's optimizers report the numbers of each group (`__xgrad_numbers__`), and how to make one array of them.  While the
 function is traced a `StandIn` is in each number's place, and the optimizer's step takes the array as a tensor from
 outside; in each later call the guard makes the array of the numbers that are there then.
 
-    group["lr"] ──► Numbers.check ──► [lr, 1 - beta1, ...] ──► operand of the program
+    group["lr"] ──► HyperparameterGuard.check ──► [lr, 1 - beta1, ...] ──► operand of the program
 
 Invariant: a number is an operand only if nothing but the optimizer's step has read it.  A stand-in reports each read,
 and the references to it are counted: code that reads, keeps or returns one is traced again with numbers as constants.
@@ -23,7 +25,7 @@ from ...tensor import Tensor, from_array
 from .guard import Guard
 
 
-class Told(NamedTuple):
+class ReportedNumbers(NamedTuple):
     """The numbers of a group, as an optimizer reports them."""
 
     group: dict[str, Any]
@@ -39,9 +41,9 @@ class EscapedError(BaseException):
 class Hyperparameters:
     """The numbers of one group of an optimizer, in a trace and in later calls."""
 
-    def __init__(self, told: Told) -> None:
-        self.told = told
-        self.signs = signs(told, told.group)
+    def __init__(self, reported: ReportedNumbers) -> None:
+        self.reported = reported
+        self.signs = signs(reported, reported.group)
         self.escaped = False  # True if anything but the optimizer's step has read one
         self.used: Tensor | None = None  # what the step got
         self._last: tuple[Any, Any] = (), None  # (the group's entries, a tensor of their array)
@@ -51,29 +53,29 @@ class Hyperparameters:
 
     def tensor(self, group: dict[str, Any]) -> Tensor:
         """Return a tensor of a group's numbers: the same one as long as these are the same objects."""
-        values = [*map(group.__getitem__, self.told.names)]
+        values = [*map(group.__getitem__, self.reported.names)]
         last, tensor = self._last
         if len(last) != len(values) or not all(map(is_, values, last)):
             with jax.ensure_compile_time_eval():  # a buffer for each group: tensors with one array share a storage
-                tensor = from_array(jax.device_put(self.told.array(group), may_alias=False))
+                tensor = from_array(jax.device_put(self.reported.array(group), may_alias=False))
             self._last = values, tensor
         return tensor
 
     # ------------------------------------------------------------ in the trace
 
-    def hide(self) -> None:
+    def install_stand_ins(self) -> None:
         """Put stand-ins in the places of the numbers."""
-        group = self.told.group
-        self._real = {name: group[name] for name in self.told.names}
+        group = self.reported.group
+        self._real = {name: group[name] for name in self.reported.names}
         for name, value in self._real.items():
             parts = value if isinstance(value, tuple) else (value,)
             made = [part if part is None else StandIn(part) for part in parts]
             self._stand_ins += [part for part in made if part is not None]
             group[name] = self._hidden[name] = tuple(made) if isinstance(value, tuple) else made[0]
 
-    def show(self) -> None:
+    def restore_numbers(self) -> None:
         """Put the numbers back where the stand-ins still are, and look for others that have these.  May be repeated."""
-        group, hidden = self.told.group, self._hidden
+        group, hidden = self.reported.group, self._hidden
         for name, value in self._real.items():
             if name in hidden and group.get(name) is hidden[name]:
                 group[name] = value
@@ -82,7 +84,7 @@ class Hyperparameters:
         if referred(parts) or any(map(_was_read, parts)):
             self.escaped = True
 
-    def taken(self, group: dict[str, Any]) -> tuple[dict[str, Any], Tensor] | None:
+    def numbers_for_step(self, group: dict[str, Any]) -> tuple[dict[str, Any], Tensor] | None:
         """Return the group with its numbers, and the tensor of them; None if the function has put others there."""
         if any(group.get(name) is not value for name, value in self._hidden.items()):
             return None
@@ -91,7 +93,7 @@ class Hyperparameters:
         return plain, self.used
 
 
-class Numbers(Guard):
+class HyperparameterGuard(Guard):
     """The guard of a group's numbers: they may change, but not what the program's form depends on."""
 
     __slots__ = ()
@@ -99,7 +101,7 @@ class Numbers(Guard):
 
     def check(self, value: Any, found: list[Any]) -> str | None:
         mine = self.value
-        now = signs(mine.told, value)
+        now = signs(mine.reported, value)
         if now != mine.signs:
             return _DIFFERENT.format(_shown(mine.signs), _shown(now))
         found.append(mine.tensor(value))
@@ -112,12 +114,12 @@ _DIFFERENT = (
 )
 
 
-def signs(told: Told, group: dict[str, Any]) -> tuple[Any, ...] | None:
+def signs(reported: ReportedNumbers, group: dict[str, Any]) -> tuple[Any, ...] | None:
     """Return, of each number, its sign, or True if any sign fits; None if an entry is not a number."""
     found: list[Any] = []
-    for name in told.names:
+    for name in reported.names:
         value = group.get(name)
-        free = name not in told.fixed
+        free = name not in reported.fixed
         parts: Any = value if value.__class__ is tuple else (value,)
         for part in parts:
             kind = part.__class__

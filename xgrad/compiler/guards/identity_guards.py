@@ -18,7 +18,7 @@ from typing import Any
 from ...tensor import Tensor
 from .containers import OfArray, OfMapping, OfObject, OfSequence, OfSet, OfTensor, asks_itself, dict_of
 from .guard import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard
-from .hyperparameters import Numbers
+from .hyperparameters import HyperparameterGuard
 from .namespaces import ATTRIBUTES, OfAttributes, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
 
 _MANY = 32  # names of one mapping that have a condition each; for more a loop in C is as quick, without text to compile
@@ -106,7 +106,7 @@ class Unchanged:
             for other in (guard.rest, guard.kind):
                 if isinstance(other, Container):
                     self._look(other)
-                elif isinstance(other, Numbers):
+                elif isinstance(other, HyperparameterGuard):
                     self.tensors.append((name(value), other))
 
     def _ask(self, guard: Guard, value: Any) -> None:

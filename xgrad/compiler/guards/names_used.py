@@ -19,7 +19,7 @@ import numpy as np
 from .code import globals_in, imports_in, is_library, is_ours, names_in, not_only_added_to
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guard import Container, Path
-from .hyperparameters import Hyperparameters, Numbers, Told, signs
+from .hyperparameters import HyperparameterGuard, Hyperparameters, ReportedNumbers, signs
 from .kinds import CACHED, CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, is_read, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
 
@@ -67,7 +67,7 @@ class Noted:
         numbers = self.numbers.get(id(value))
         if numbers is not None:
             found = OfGroup(value, path, before)
-            found.rest = Numbers(numbers)
+            found.rest = HyperparameterGuard(numbers)
             return found
         guards = getattr(kind, "__xgrad_guards__", None)
         if guards is not None:  # the class names the attributes that count
@@ -112,7 +112,7 @@ class Noted:
     def _look_for_numbers(self, optimizer: Any) -> None:
         """Add the groups of an optimizer whose numbers may be operands: before the trace, later it is too late."""
         told = getattr(optimizer, "__xgrad_numbers__", None) if self._finding else None
-        for one in () if told is None else map(Told._make, told()):
+        for one in () if told is None else map(ReportedNumbers._make, told()):
             if id(one.group) not in self.numbers and signs(one, one.group) is not None:
                 self.numbers[id(one.group)] = Hyperparameters(one)
 

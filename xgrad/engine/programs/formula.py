@@ -1,8 +1,8 @@
 """Formula: a node's backward as a pure function, which is traced into a larger program.
 
-Invariant: formulas are interned.  Two nodes of the same structure (operator, static arguments, defined gradients,
-wanted gradients) have one Formula, so a compiled backward compares programs by the identity of their formulas; shapes
-and dtypes are not part of it.  A node without a formula runs by itself, as in the eager engine.
+Invariant: formulas are interned by the nodes.  Two nodes of the same structure (operator, static arguments, defined
+gradients, wanted gradients) have one Formula, so a compiled backward compares programs by the identity of their
+formulas; shapes and dtypes are not part of it.  A node without a formula runs by itself, as in the eager engine.
 """
 
 from collections.abc import Callable

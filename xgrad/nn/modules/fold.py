@@ -1,4 +1,7 @@
-"""Fold and Unfold: rows over nn.functional (PyTorch: torch/nn/modules/fold.py)."""
+"""Fold and Unfold, which call nn.functional's; the annotations of a class are the arguments of its constructor.
+
+PyTorch: torch/nn/modules/fold.py.
+"""
 
 from ..common_types import _size_any_t
 from .declared_module import Face, face
@@ -6,7 +9,7 @@ from .declared_module import Face, face
 
 @face("fold")
 class Fold(Face):
-    """The sum of blocks, columns of an input of shape (N, C·block, L), at their places in images of `output_size`."""
+    """Adds sliding blocks, the columns of an input of shape (N, C·block, L), into images of `output_size`."""
 
     output_size: _size_any_t
     kernel_size: _size_any_t

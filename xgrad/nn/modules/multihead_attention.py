@@ -8,13 +8,9 @@ from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
-from .linear import Linear
+from .linear import NonDynamicallyQuantizableLinear
 
 _SEPARATE = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-
-
-class NonDynamicallyQuantizableLinear(Linear):
-    """Linear, under the name that PyTorch's attention shows."""
 
 
 class MultiheadAttention(Module):
@@ -25,8 +21,8 @@ class MultiheadAttention(Module):
     one; `add_bias_kv`: one more key and value are learned; `add_zero_attn`: one more of zeros.  `batch_first`: tensors
     are (batch, length, size), not (length, batch, size).
 
-    Weights of the projections start as Xavier's uniform ones, biases as zeros.  Raises `ValueError` and
-    `AssertionError` for sizes that cannot be.
+    Weights of the first projections start as Xavier's uniform ones, the last one's as `Linear`'s, biases as zeros.
+    Raises `ValueError` and `AssertionError` for sizes that cannot be.
 
     >>> import xgrad
     >>> attention = xgrad.nn.MultiheadAttention(4, 2, batch_first=True)
@@ -90,7 +86,7 @@ class MultiheadAttention(Module):
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
-        """Draw new values of all parameters."""
+        """Draw new values of all parameters but the weight of the last projection, as PyTorch does."""
         for name in (*_SEPARATE, "in_proj_weight"):
             if getattr(self, name) is not None:
                 init.xavier_uniform_(getattr(self, name))

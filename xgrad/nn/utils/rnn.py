@@ -72,12 +72,18 @@ class PackedSequence(PackedSequence_):
         return self._with(lambda data: data.to(*args, **kwargs), True)
 
     def cuda(self, *args: Any, **kwargs: Any) -> "PackedSequence":
-        """`to("cuda")`."""
-        return self.to(*(args or ("cuda",)), **kwargs)
+        """`to("cuda")`; the arguments are `Tensor.to`'s."""
+        return self._to_device("cuda", args, kwargs)
 
     def cpu(self, *args: Any, **kwargs: Any) -> "PackedSequence":
-        """`to("cpu")`."""
-        return self.to(*(args or ("cpu",)), **kwargs)
+        """`to("cpu")`; the arguments are `Tensor.to`'s."""
+        return self._to_device("cpu", args, kwargs)
+
+    def _to_device(self, device: str, args: Any, kwargs: Any) -> "PackedSequence":
+        """Return the sequence on a device of this type, unless the arguments name one."""
+        if self.data[:0].to(*args, **kwargs).device.type != device:
+            kwargs["device"] = device
+        return self.to(*args, **kwargs)
 
     def pin_memory(self) -> "PackedSequence":
         """Pin the memory of the data."""

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ...dispatch.declare import composite, linear, operator
+from ...dispatch.out import write_out
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...dispatch.wrong_arguments import require_tensor
@@ -44,9 +45,10 @@ _tensordot.derivative(self=linear, other=linear)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """The sum of products over `dims`: how many last dimensions of a and first of b, or two lists of dimensions."""
     if isinstance(dims, Tensor):
-        dims = dims.tolist()
+        dims = dims.tolist() if dims.numel() > 1 else int(dims.item())
     if isinstance(dims, (tuple, list)):
-        dims = tuple(dims) if len(dims) == 2 else ((dims[0],), (dims[0],))
+        if len(dims) != 2:
+            raise ValueError(f"tensordot(): dims must be a number, or two lists of dimensions, but got {dims}")
         dims = tuple((d,) if isinstance(d, int) else tuple(d) for d in dims)
         sizes = [[x.shape[i] for i in d] for x, d in zip((a, b), dims)]
         if len(sizes[0]) != len(sizes[1]) or any(m != n and 1 not in (m, n) for m, n in zip(*sizes)):
@@ -200,6 +202,11 @@ def _from_sublists(arguments: tuple) -> tuple[str, tuple]:
     """(equation, operands) of `x, [0, 1], y, [1, ...], [0]`."""
 
     def term(sublist: Any) -> str:
+        for i in sublist:
+            if i is not Ellipsis and not 0 <= i < len(_LETTERS):
+                raise ValueError(
+                    f"einsum(): subscript in subscript list is not within the valid range [0, {len(_LETTERS)}): {i}"
+                )
         return "".join("..." if i is Ellipsis else _LETTERS[i] for i in sublist)
 
     operands, sublists = arguments[0:-1:2], arguments[1::2]
@@ -216,7 +223,9 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of matrices, in the order that is cheapest (`linalg.multi_dot`)."""
     for matrix in matrices:
         require_tensor("chain_matmul", matrix)
-    return matrices[0] if len(matrices) == 1 else _multi_dot(matrices, out=out)
+    if len(matrices) == 1:
+        return matrices[0] if out is None else write_out("chain_matmul", matrices[0], out)
+    return _multi_dot(matrices, out=out)
 
 
 _multi_dot.__doc__ = linalg_multi_dot.function.__doc__

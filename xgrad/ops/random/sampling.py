@@ -167,8 +167,17 @@ def randint_like(
     input: Tensor, *args: Any, low: Any = None, high: Any = None, dtype: Any = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, generator: Generator | None = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Integers uniform from `low` (0) up to `high`, in the shape, dtype and device of `input`."""
-    low, high = (*args, low, high)[:2] if len(args) == 2 else (low or 0, args[0]) if args else (low or 0, high)
+    """Integers uniform from `low` (0) up to `high`, in the shape, dtype and device of `input`.
+
+    `randint_like(input, high)` or `randint_like(input, low, high)`.
+    """
+    given = list(args)
+    if high is None and given:
+        high = given.pop()
+    if low is None:
+        low = given.pop() if given else 0
+    if given or high is None:
+        raise TypeError("randint_like() takes (input, high) or (input, low, high)")
     dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = like(input) if device is None else placement(device)
     bounds = _bounds(low, high, dtype)
@@ -393,21 +402,25 @@ _random_.derivative(self=zero)
 
 
 @composite("random_", function=False)
-def random_(self: Tensor, *args: Any, generator: Generator | None = None) -> Tensor:
-    """Fill the tensor with integers: `random_()`, `random_(to)` or `random_(from, to)`.
+def random_(self: Tensor, *args: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+    """Fill the tensor with integers: `random_()`, `random_(to)` or `random_(from, to)`, also by these names.
 
-    Without bounds they go from 0 to the largest value of the dtype, or that a float holds exactly.
+    `to` is never drawn.  Without bounds they go from 0 to the largest value of the dtype, or the largest integer up to
+    which a float holds all; both are drawn.
     """
-    if len(args) > 2:
+    if len(args) == 1 and args[0] is not None and "to" not in named:
+        args = 0, *args
+    given = dict(zip(("from", "to"), args))
+    if len(args) > 2 or given.keys() & named or not {"from", "to"} >= (given := given | named).keys() != {"from"}:
         raise TypeError("random_() takes at most two bounds: random_(to) or random_(from, to)")
-    low, high = args if len(args) == 2 else (0, *args) if args else (0, _largest(self._dtype))
-    bounds = _bounds(low, high, self._dtype)
+    high = _largest(self._dtype) + 1 if given.get("to") is None else given["to"]
+    bounds = _bounds(given.get("from", 0), high, self._dtype)
     return call_inplace(_random_, (self, draw_key(generator), *bounds), ())
 
 
 def _largest(dtype: np.dtype) -> int:
     if dtype == dtypes.bool:
-        return 2
+        return 1
     if dtype in dtypes.INTEGERS:
         return int(np.iinfo(dtype).max)
     bits = 8 if dtype == dtypes.bfloat16 else _WIDEST[dtype.itemsize * 8]
