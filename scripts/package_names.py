@@ -9,7 +9,6 @@ import argparse
 import ast
 import importlib
 import importlib.util
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +86,6 @@ def main() -> None:
             why = found(name)
             if why and (args.refused or why != "refused"):
                 print(f"{package:12} {times:4} {name:60} {why}")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

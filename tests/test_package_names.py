@@ -7,18 +7,14 @@ import pytest
 import torch as real
 
 import xgrad
-from xgrad.library import registry
 
 
 @pytest.fixture
-def torch(monkeypatch):
-    monkeypatch.setattr(registry, "UNLOADED", registry.UNLOADED)
-    before = [*registry.UNLOADED]
+def torch():
     with xgrad.as_torch(replace=True):
         import torch
 
         yield torch
-    registry.UNLOADED[:] = before
 
 
 def test_operators_of_a_library_in_cpp_are_refused_when_they_are_called(torch):
@@ -38,6 +34,17 @@ def test_operators_of_a_library_in_cpp_are_refused_when_they_are_called(torch):
     assert callable(torch.ops.seeing.nms)
     with pytest.raises(NotImplementedError, match=r"xgrad\.ops\.seeing\.nms is not supported.*C\+\+.*custom_op"):
         torch.ops.seeing.nms(torch.ones(1))
+
+
+def test_behind_the_block_an_unknown_operator_is_an_error():
+    with xgrad.as_torch(replace=True):
+        import torch
+
+        with pytest.raises(OSError, match=r"C\+\+"):
+            torch.ops.load_library("seeing/_C.so")
+        torch.library.register_fake("seeing::nms", print)
+    with pytest.raises(RuntimeError, match="operator seeing::nms does not exist"):
+        xgrad.library.register_fake("seeing::nms", print)
 
 
 def test_an_operator_in_python_takes_the_place_of_one_in_cpp(torch):

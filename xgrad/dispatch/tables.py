@@ -9,6 +9,7 @@ METHODS: dict[str, Any] = {}
 OPERATORS: dict[str, Operator] = {}
 VARIANTS: list[Operator] = []  # operators that share the name of one of OPERATORS: add with alpha, say
 NAMESPACES: dict[str, Any] = {}  # of operators that users registered (library/registry.py): xgrad.ops.NAME
+UNLOADED: list[str] = []  # libraries of operators in C++, which torch.ops.load_library refused
 
 
 def registered(space: str, *names: str) -> Any:

@@ -6,10 +6,11 @@ from typing import Any
 
 from ..amp.settings import is_autocast_available, kind_of
 from ..config import block, settings
+from ..dispatch.tables import UNLOADED
 from ..tensor import Tensor
 from .infer_schema import infer_schema
 from .operator import OpOverload
-from .registry import UNLOADED, checked_name, find, put
+from .registry import checked_name, find, put
 from .schema import Schema
 from .tags import Tag, tags_of
 

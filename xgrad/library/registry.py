@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from .operator import OpOverload
 
 
-UNLOADED: list[str] = []  # libraries of operators in C++, which torch.ops.load_library refused
-
-
 class OpNamespace:
     """`xgrad.ops.ns`: the registered operators of a namespace.  Raises `AttributeError` for others."""
 

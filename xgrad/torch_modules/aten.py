@@ -5,8 +5,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from ..base.unsupported import refused
-from ..dispatch.tables import FUNCTIONS, METHODS, NAMESPACES
-from ..library.registry import UNLOADED
+from ..dispatch.tables import FUNCTIONS, METHODS, NAMESPACES, UNLOADED
 from ..ops import aten as _aten
 from ..ops.foreach import FOREACH
 

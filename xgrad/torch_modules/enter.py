@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from .. import overrides
 from ..config import settings
+from ..dispatch.tables import UNLOADED
 from ..tensor import Tensor
 from .borrow import is_lender, lend
 from .finder import TorchFinder
@@ -80,4 +81,5 @@ class as_torch:
             if (theirs := self.hidden.get("safetensors.torch")) is not None:
                 vars(safetensors)["torch"] = theirs
         settings.torch_names = False
+        UNLOADED.clear()
         delattr(Tensor, "__torch_function__")
