@@ -181,12 +181,11 @@ def main() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             for i in range(0, len(names), args.together):
                 some = names[i : i + args.together]
-                known = folder / f"torch {part} {some[0]} {len(some)}.json"
-                if known.exists():
-                    theirs = json.loads(known.read_text())
-                else:
-                    theirs = started(part, some, "torch", args.torchs, folder)
-                    known.write_text(json.dumps(theirs))
+                known = {name: folder / f"torch {name}.json" for name in some}
+                missing = [name for name in some if not known[name].exists()]
+                for name, result in started(part, missing, "torch", args.torchs, folder).items() if missing else ():
+                    known[name].write_text(json.dumps(result))
+                theirs = {name: json.loads(file.read_text()) for name, file in known.items()}
                 ours = started(part, some, "xgrad", args.ours, folder)
                 rows = []
                 for name in some:
