@@ -68,7 +68,9 @@ OF_PYTHON = {
     "Manager": "files that stay open",
 }
 # Generator functions that contextlib ends.
-OF_CONTEXTLIB = {"cli/launch.py", "cli/conform.py", "interop/orbax.py", "autograd/profiler/__init__.py"}
+OF_CONTEXTLIB = {
+    "cli/launch.py", "cli/conform.py", "execution/programs/archive.py", "interop/orbax.py", "autograd/profiler/__init__.py",
+}  # fmt: skip
 
 
 def modes():

@@ -135,7 +135,7 @@ def repeat_interleave(
             )
     elif source is not None:
         require_int("repeat_interleave", repeats=repeats if not isinstance(repeats, Tensor) else repeats.item())
-        count = repeats.item() if isinstance(repeats, Tensor) else int(repeats)
+        count = int(repeats.item() if isinstance(repeats, Tensor) else repeats)
         if count < 0:
             raise RuntimeError("repeats can not be negative")
         _require_output_size(output_size, count * (source.shape[dim] if source.ndim else 1))
@@ -312,7 +312,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 def sum_to_size(input: Tensor, *size: Any, **named: Any) -> Tensor:
     """The tensor summed over the dimensions in which it is larger than `size`: the adjoint of `expand`.
 
-    Sums of integers and booleans are integers of the default dtype, as those of `sum`.
+    Sums of integers and booleans are integers of the default dtype, as for `sum`.
     """
     shape = variadic("sum_to_size", "size", size, named)
     if shape == tuple(input.shape):
