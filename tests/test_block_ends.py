@@ -69,7 +69,8 @@ OF_PYTHON = {
 }
 # Generator functions that contextlib ends.
 OF_CONTEXTLIB = {
-    "cli/launch.py", "cli/conform.py", "execution/programs/archive.py", "interop/orbax.py", "autograd/profiler/__init__.py",
+    "cli/launch.py", "cli/conform.py", "execution/programs/archive.py", "interop/orbax.py",
+    "autograd/profiler/__init__.py",
 }  # fmt: skip
 
 
