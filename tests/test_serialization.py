@@ -43,6 +43,8 @@ PLAIN = [
     b"\x00\xff", [], (), {},
     {1, 2}, frozenset({"a"}), [1, (2, [None])], {"a": {1: "x", (1, "b"): 2.0, None: 3}},
     collections.OrderedDict(b=1, a=2),
+    {"milestones": collections.Counter({30: 1, 80: 2})},
+    bytearray(b"\x00\xff"),
 ]  # fmt: skip
 DTYPES = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 "
 DTYPES += "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"

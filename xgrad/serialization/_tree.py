@@ -9,10 +9,10 @@
 
 In a value None, bools, strings, integers and finite floats stand for themselves; all else is a list that begins with
 its kind: ["list", ...], ["tuple", ...], ["set", ...], ["frozenset", ...], ["dict", [key, value], ...], ["ordered", its
-attributes, [key, value], ...], ["size", ...], ["float", "nan"], ["complex", real, imag], ["bytes", base64],
-["dtype", name], ["device", name], ["tensor", number].  The value as a whole may be ["pickle", base64], if a part of it
-is not plain data; the persistent ids of this pickle are numbers of tensors.  "dtype" of a storage is there where
-safetensors has none (complex128, as pairs of F64).
+attributes, [key, value], ...], ["counter", [key, value], ...], ["size", ...], ["float", "nan"], ["complex", real,
+imag], ["bytes", base64], ["bytearray", base64], ["dtype", name], ["device", name], ["tensor", number].  The value as a
+whole may be ["pickle", base64], if a part of it is not plain data; the persistent ids of this pickle are numbers of
+tensors.  "dtype" of a storage is there where safetensors has none (complex128, as pairs of F64).
 
 Invariant: reading makes nothing but what is named here, and refuses anything else by the name of the file.  A pickle is
 run on demand alone, or with the classes that the user named.
@@ -23,7 +23,7 @@ import io
 import json
 import math
 import pickle
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +105,7 @@ class _Writer:
         if kind is complex:
             return ["complex", repr(obj.real), repr(obj.imag)]
         if kind in (bytes, bytearray):
-            return ["bytes", base64.b64encode(obj).decode()]
+            return [kind.__name__, base64.b64encode(obj).decode()]
         if kind is Size:
             return ["size", *obj]
         if isinstance(obj, (np.dtype, dtype)) and obj.name in dtypes.__all__:
@@ -133,12 +133,12 @@ class _Writer:
             return [kind.__name__, *(self.value(item, (*path, i)) for i, item in enumerate(obj))]
         if kind in (set, frozenset):
             return [kind.__name__, *(self._key(item, path) for item in obj)]
-        if kind not in (dict, OrderedDict):
+        if kind not in (dict, OrderedDict, Counter):
             what = f"{kind.__module__}.{kind.__qualname__}"
             raise NotPlainDataError(f"save(): {_called(path)} is a {what}, and an attribute of a tensor has plain data")
         pairs = [[self._key(key, path), self.value(value, (*path, key))] for key, value in obj.items()]
-        if kind is dict:
-            return ["dict", *pairs]
+        if kind is not OrderedDict:
+            return [kind.__name__.lower(), *pairs]
         _check_names(obj, vars(obj), path)
         own = [[name, self.value(value, (*path, name))] for name, value in vars(obj).items()]
         return ["ordered", ["dict", *own], *pairs]
@@ -363,10 +363,11 @@ def _value(node: Any, made: list) -> Any:
         if type(number) is not int or number < 0:
             raise ValueError(f"tensor {number!r}")
         return made[number]
-    if kind in ("dict", "ordered"):
+    if kind in _MAPPINGS:
         own = _value(items.pop(0), made) if kind == "ordered" else {}
-        found: Any = {} if kind == "dict" else OrderedDict()
-        found.update((_value(key, made), _value(value, made)) for key, value in items)
+        found = _MAPPINGS[kind]()
+        for key, value in items:  # a Counter's `update` counts
+            found[_value(key, made)] = _value(value, made)
         if name := hidden(OrderedDict, own):
             raise ValueError(f"an attribute that hides OrderedDict.{name}")
         if own:
@@ -383,10 +384,12 @@ def _dtype(name: str) -> dtype:
     return of(np.dtype(getattr(dtypes, name)))
 
 
+_MAPPINGS: dict[str, Any] = {"dict": dict, "ordered": OrderedDict, "counter": Counter}
 _SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "size": Size}
 _SCALARS: dict[str, Any] = {
     "float": float, "complex": lambda real, imag: complex(float(real), float(imag)), "dtype": _dtype, "device": device,
     "bytes": lambda text: base64.b64decode(text, validate=True),
+    "bytearray": lambda text: bytearray(base64.b64decode(text, validate=True)),
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import pickle
 import pickletools
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from ..base.devices import device
@@ -76,9 +77,14 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(_REFUSED.format(self._file, f"{module}.{name}", name.rpartition(".")[2]))
 
 
+def _before_first_class(data: bytes) -> Iterator[tuple[Any, Any, Any]]:
+    """Return the operations before the first that looks a class up, whose module and name are the last texts."""
+    return takewhile(lambda found: found[0].name != "STACK_GLOBAL", pickletools.genops(data))
+
+
 def unpickled(file: str, weights_only: bool, data: bytes, made: list[Any]) -> Any:
     """Return the value of a pickle in a file, whose tensors are made; raise if it asks for code that is not allowed."""
     if weights_only and not _safe:  # not even read: a damaged pickle of a few bytes can ask for gigabytes
-        words = [str(arg) for op, arg, _ in pickletools.genops(data) if "UNICODE" in op.name][:2]
+        words = [str(arg) for op, arg, _ in _before_first_class(data) if "UNICODE" in op.name][-2:]
         raise pickle.UnpicklingError(_REFUSED.format(file, ".".join(words), words[-1] if words else "..."))
     return _Unpickler(data, file, weights_only, made).load()
