@@ -66,6 +66,7 @@ OF_PYTHON = {
     "Report": "it counts on",
     "as_torch": "it takes hundreds of modules out of sys.modules",
     "Manager": "files that stay open",
+    "FlopCounterMode": "it cannot be entered",
 }
 # Generator functions that contextlib ends.
 OF_CONTEXTLIB = {

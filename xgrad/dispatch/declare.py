@@ -92,8 +92,10 @@ def _write(function: Any) -> Callable:
     body = scope["_body"].replace("\n", "\n    ")  # inside a `try`, which costs nothing
     text = (
         f"def {function.__name__}({scope['_parameters']}):\n    try:\n        {body}\n"
-        "    except BaseException as error:\n        _refuse(_me, locals(), error)\n"
+        "    except Exception as error:\n        _refuse(_me, locals(), error)\n"
         "        _name_error(error, _name)\n        raise\n"
+        # `locals()` makes a circle of frame and error, which would keep what an early stop of a checkpoint computed.
+        "    except BaseException as error:\n        _name_error(error, _name)\n        raise\n"
     )
     own = compiled(text, function.__name__, scope["_place"], scope)
     function.__defaults__, function.__kwdefaults__ = own.__defaults__, own.__kwdefaults__

@@ -15,6 +15,7 @@ class _Meta:
     """Runs nothing."""
 
     lazy = several = stale = False
+    views = hlo = None
 
     def start(self) -> DeclaredPlace:
         """Return the place.  From now on operators look for it among their operands."""

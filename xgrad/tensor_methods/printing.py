@@ -7,7 +7,6 @@ values that are not all in this process are not shown.  (PyTorch: torch/_tensor_
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.devices import spread
-from ..config import settings
+from ..config import block, settings
 from ..execution.pending import Pending, declared_of, only_shape
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace
@@ -66,7 +65,7 @@ def set_printoptions(
     options = base._replace(**{k: v for k, v in given.items() if v is not None}, sci_mode=sci_mode)
 
 
-@contextmanager
+@block
 def printoptions(**given: Any) -> Iterator[None]:
     """Within the block tensors print with these options of `set_printoptions`."""
     global options

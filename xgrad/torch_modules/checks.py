@@ -14,7 +14,8 @@ from ..views.storage import Tracer
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
     """Raise `error_type` with what `message()` returns, unless `cond` is True."""
     if not isinstance(cond, bool):
-        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+        other = ": _check_tensor_all takes a tensor" if isinstance(cond, Tensor) else ""
+        raise TypeError(f"cond must be a bool, but got {type(cond)}{other}")
     if cond:
         return
     if message is not None and not callable(message):
