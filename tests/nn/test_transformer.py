@@ -238,3 +238,14 @@ def test_a_step_of_a_layer_compiles():
 
     assert bool(xgrad.allclose(step(x), m(x, src_mask=mask)))
     assert m.linear1.weight.grad is not None
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("name", ["TransformerEncoderLayer", "TransformerDecoderLayer"])
+def test_copies_keep_an_activation_that_is_a_module(name):
+    """The stacks copy their layer; PyTorch's own decoder layer has ReLU in its copies."""
+    layer = getattr(xgrad.nn, name)(4, 2, 8, 0.0, activation=xgrad.nn.GELU())
+    stack = getattr(xgrad.nn, name.removesuffix("Layer"))(layer, 2)
+    for copied in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), *stack.layers):
+        assert type(copied.activation) is xgrad.nn.GELU
+        assert "activation" not in vars(copied)

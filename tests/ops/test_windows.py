@@ -39,6 +39,7 @@ def test_numbers_of_windows():
         lambda T: (
             T.hamming_window(5, True, 0.6, 0.3),
             T.kaiser_window(5, False, 3.0),
+            T.kaiser_window(5, False, -3.0),
             T.signal.windows.exponential(5, center=1.0, tau=2.0, sym=False),
         ),
         rtol=1e-5,

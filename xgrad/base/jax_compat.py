@@ -1,7 +1,7 @@
 """All that xgrad takes from JAX beyond its documentation, in one place, so that one file is read when JAX changes.
 
 Each part has a canary (`CANARIES`), which a test and `python -m xgrad doctor` ask, and which fails the day JAX changes
-it.  What depends on it is right without it, and slower.
+it.  A canary says what follows then.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Run a function of yours under both tracking paths, and print what is the same and what differs.
+"""Run your function on the replay path of views and on the geometry path, and print what is the same and what differs.
 
 With --backends it runs on these instead: FILE.py:a,b names declared backends of a file, "cpu" or "gpu:0" a device.
 With --target the compiler of a chip that is not here says what both paths cost there.
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         needs(parser, "viz", "matplotlib")
     if arguments.plot and arguments.backends:
-        parser.error("argument --plot: it draws the two tracking paths, and no --backends")
+        parser.error("argument --plot: it draws the two tracking paths, not --backends")
     if arguments.target and arguments.backends:
         parser.error("argument --target: a backend has its own, xgrad.Backend('v5e', target='tpu:v5e')")
     try:

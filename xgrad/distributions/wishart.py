@@ -87,7 +87,7 @@ class Wishart(ExponentialFamily):
 
     @property
     def arg_constraints(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The constraints on parameters; that on df depends on the size of the matrices."""
+        """The constraints on parameters; the constraint on df depends on the size of the matrices."""
         return {
             "covariance_matrix": constraints.positive_definite, "precision_matrix": constraints.positive_definite,
             "scale_tril": constraints.lower_cholesky, "df": constraints.greater_than(self._event_shape[-1] - 1),

@@ -1,4 +1,4 @@
-"""The update of parameters as one program, with the steps before and after it: a write of many tensors.
+"""One step of an optax optimizer as one program, which writes the parameters and the optimizer's state.
 
     parameters, state ─┐                        ┌─► parameters, state
                        ├─► tx.update of groups ─┤

@@ -11,7 +11,7 @@ Invariants:
 
 PyTorch has a ViewFunc or strides in its place (torch/csrc/autograd/variable.h, DifferentiableViewMeta).
 
-More than 450 lines: the class has one invariant, and each of its properties is computed from the others.
+More than 450 lines: all properties of the class depend on the invariants above.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """PyTorch's `torch.autograd.profiler`: which operators and nodes run, how often, how long the host is busy.
 
 A recorder is an operator mode (dispatch/operator_modes.py), which is asked about each operator, and the engine reports
-each node to it (engine/anomaly.py, `watched`).  Invariant: while none is on, neither operators nor the engine do more.
+each node to it (engine/anomaly.py, `watched`).  Invariant: while none is on, operators and the engine do nothing extra.
 
 Only XLA knows device time: JAX dispatches and returns.  So each operator, node and range is also a
 `jax.profiler.TraceAnnotation`, which XProf and Perfetto show beside the device's kernels when `jax.profiler.trace` is

@@ -1,7 +1,7 @@
-"""Chains: operations in a row that XLA's CPU compiler would compute again for all that use its result.
+"""Chains: XLA's CPU compiler computes a chain of operations again for each user of its result; here chains are cut.
 
 It fuses an operation into each user of its result.  Where backward uses what forward computed, the n-th operation of a
-chain begins with the first n - 1: compiling takes time by the square of n or more, and so does running.  So in a deep
+chain begins with the first n - 1: the time to compile and to run grows with n squared or faster.  So in a deep
 chain a result that has several users ends a function that XLA does not inline, which makes it compute the result once.
 
     a ──► b ──► c ──► d         b is used twice:  [a b] ──► [c d]     two functions

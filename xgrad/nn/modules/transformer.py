@@ -68,7 +68,9 @@ class _Layer(Module):
         self.activation = _activation(activation)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"activation": F.relu, **state})
+        if "activation" not in state and "activation" not in state["_modules"]:  # from an old release
+            state = {"activation": F.relu, **state}
+        super().__setstate__(state)
 
     def _attend(
         self, attention: Any, dropout: Any, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool

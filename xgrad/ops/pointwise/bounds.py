@@ -96,7 +96,7 @@ _BOUNDS = (sample(real(2, 3), -0.6), sample(real(2, 3), real(3)), sample(real(),
 
 
 def _check_bounds(args: tuple, statics: tuple) -> None:
-    """Raise for bools, as PyTorch does unless one bound is a tensor: then it calls maximum or minimum.
+    """Raise for bools as PyTorch does, unless the only bound is a tensor, because it then calls maximum or minimum.
 
     Raise for integers beyond the dtype, too, which would wrap around; a bound beyond the floats has no effect.
     """

@@ -93,7 +93,7 @@ def _slope(base: Any, exponent: Any) -> Any:
 
 
 def _growth(base: Any, exponent: Any) -> Any:
-    """The derivative by the exponent; 0 where the logarithm of 0 is infinite and the exponent not negative."""
+    """The derivative by the exponent; 0 where the base is 0 and the exponent is not negative."""
     flat = (base == 0) & (jnp.real(exponent) >= 0)
     return jnp.where(flat, 0, _power(base, exponent) * jnp.log(jnp.where(flat, 1, base)))
 

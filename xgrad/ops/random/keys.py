@@ -1,4 +1,4 @@
-"""draw_key: the key of a random operator, an argument of its program; inside of vmap a batch of keys.
+"""draw_key draws the key that a random operator takes as an argument; in vmap it draws a key for each entry.
 
 The first numbers of a kind come from the host (`early`): all of them (`draw_early`), or the random words that a program
 makes into numbers (`draw_words`).
@@ -21,7 +21,7 @@ from ..create.host_first import is_early
 
 
 def draw_words(generator: Generator | None, name: str, shape: Any, dtype: Any, placement: Any) -> Tensor:
-    """Draw the words of a tensor's first float32 numbers by the program `name`, of the shape (1, numel); else a key."""
+    """Return random words for the program `name`, of shape (1, numel), if the host draws now; else the next key."""
     words = _early_words(generator, name, shape, placement) if dtype == dtypes.float32 else None
     if words is None:
         return draw_key(generator)

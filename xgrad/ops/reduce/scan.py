@@ -71,7 +71,7 @@ def _extremum(self, dim, better):
 
     def later(a, b):
         (x, i), (y, j) = a, b
-        take = (better(y, x) & (x == x)) | (y != y)  # x != x: it is NaN
+        take = (better(y, x) & (x == x)) | (y != y)  # x == x is false only for NaN
         return jnp.where(take, y, x), jnp.where(take, j, i)
 
     place = jax.lax.broadcasted_iota(dtypes.default_integer(), self.shape, dim)

@@ -34,7 +34,7 @@ _SHAPES: dict[str, Callable] = {
 
 def _kaiser(beta: Any, x: Any) -> Any:
     """i0(x) / i0(beta), without overflow."""
-    return js.i0e(x) / js.i0e(beta) * jnp.exp(x - beta)
+    return js.i0e(x) / js.i0e(beta) * jnp.exp(jnp.abs(x) - jnp.abs(beta))
 
 
 _SAMPLES = tuple(
