@@ -286,6 +286,14 @@ CASES = {
     "bytes": (lambda: [b"a"], lambda o, x: x * len(o[0]), lambda o: o.__setitem__(0, b"abc")),
     "a bytearray": (lambda: bytearray(b"a"), lambda o, x: x * o[0], lambda o: o.__setitem__(0, 3)),
     "an array.array": (lambda: array.array("d", [1.0]), lambda o, x: x * o[0], lambda o: o.__setitem__(0, 3.0)),
+    "the type of an array's items": (
+        lambda: [array.array("i", [1, 2])], lambda o, x: x * ord(o[0].typecode),
+        lambda o: o.__setitem__(0, array.array("I", [1, 2])),
+    ),
+    "the shape of a memoryview": (
+        lambda: [memoryview(bytes(4))], lambda o, x: x * len(o[0].shape),
+        lambda o: o.__setitem__(0, memoryview(bytes(4)).cast("B", (2, 2))),
+    ),
     "a set": (lambda: {1.0}, lambda o, x: x * sum(o), lambda o: o.add(3.0)),
     "a frozenset": (lambda: [frozenset({1})], lambda o, x: x * sum(o[0]), lambda o: o.__setitem__(0, frozenset({3}))),
     "an attribute of a tensor": (lambda: _with(xgrad.ones(3), lr=1.0), lambda o, x: x * o.lr + o, put("lr", 3.0)),

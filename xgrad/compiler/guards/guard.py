@@ -97,19 +97,24 @@ def _bits(value: np.ndarray) -> np.ndarray:
 
 
 class EqualBytes(Guard):
-    """A bytearray, an array.array or a memoryview: compared by its bytes."""
+    """A bytearray, an array.array or a memoryview: compared by its bytes, their format and shape."""
 
     __slots__ = ("type",)
 
     kinds: Any = (bytearray, array, memoryview)
     type: Any
-    value: bytes
+    value: tuple[Any, ...]
 
     def __init__(self, value: Any) -> None:
-        self.value, self.type = bytes(value), value.__class__
+        self.value, self.type = _contents(value), value.__class__
 
     def check(self, value: Any, found: list[Any]) -> str | None:
-        return None if value.__class__ is self.type and bytes(value) == self.value else " has other bytes now"
+        return None if value.__class__ is self.type and _contents(value) == self.value else " has other bytes now"
+
+
+def _contents(value: Any) -> tuple[Any, ...]:
+    with memoryview(value) as view:
+        return view.format, view.shape, view.tobytes()
 
 
 class AnyTensor(Guard):
