@@ -73,24 +73,29 @@ def as_type(self: Any, dst_type: Any) -> Any:
     return self._apply(lambda tensor: tensor.to(dst_type))
 
 
+def _floats_as(self: Any, dtype: Any) -> Any:
+    """Cast the floating-point parameters and buffers; complex ones stay, unlike in `to`."""
+    return self._apply(lambda tensor: tensor.to(dtype) if tensor.dtype in dtypes.FLOATS else tensor)
+
+
 def as_float(self: Any) -> Any:
-    """`to(float32)`."""
-    return self.to(dtypes.float32)
+    """Cast the floating-point parameters and buffers to float32."""
+    return _floats_as(self, dtypes.float32)
 
 
 def as_double(self: Any) -> Any:
-    """`to(float64)`."""
-    return self.to(dtypes.float64)
+    """Cast the floating-point parameters and buffers to float64."""
+    return _floats_as(self, dtypes.float64)
 
 
 def as_half(self: Any) -> Any:
-    """`to(float16)`."""
-    return self.to(dtypes.float16)
+    """Cast the floating-point parameters and buffers to float16."""
+    return _floats_as(self, dtypes.float16)
 
 
 def as_bfloat16(self: Any) -> Any:
-    """`to(bfloat16)`."""
-    return self.to(dtypes.bfloat16)
+    """Cast the floating-point parameters and buffers to bfloat16."""
+    return _floats_as(self, dtypes.bfloat16)
 
 
 def on_cpu(self: Any) -> Any:

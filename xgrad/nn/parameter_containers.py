@@ -4,7 +4,8 @@ A tensor that is put in becomes a Parameter; other values stay as they are, and 
 """
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..tensor import Tensor
@@ -180,7 +181,7 @@ class ParameterDict(_Parameters):
 
     def copy(self) -> "ParameterDict":
         """Return another dictionary of the same values."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(self.items())
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
         """Return another dictionary with these names, all of them for `default`."""
@@ -194,7 +195,11 @@ class ParameterDict(_Parameters):
                 f"{type(parameters).__name__}"
             )
         pairs: Any = parameters
-        for key, value in pairs.items() if hasattr(pairs, "items") else pairs:
+        if isinstance(pairs, Mapping) and not isinstance(pairs, OrderedDict):
+            pairs = sorted(pairs.items())  # as in PyTorch
+        elif hasattr(pairs, "items"):
+            pairs = pairs.items()
+        for key, value in pairs:
             self[key] = value
 
     def __or__(self, other: "ParameterDict") -> "ParameterDict":

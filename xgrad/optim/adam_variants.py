@@ -117,11 +117,20 @@ class NAdam(_Moments):
 # ------------------------------------------------------------ RAdam
 
 
+def _radam_derive(h: Any, log: Any) -> dict[str, Any]:
+    scale = -2 / log(h.beta2)
+    return {**_derive(h, log), "offset": 2 / (1 - h.beta2) - 1 - scale, "scale": scale}
+
+
 def _radam_coefficients(h: Any, s: Any, o: Any) -> Any:
     step = s["step"] + 1
     correction2 = -jnp.expm1(step * h.log2)
     longest = 2 / h.new2 - 1
-    length = longest - 2 * step * (1 - correction2) / correction2
+    # longest - 2 * step * beta2**step / (1 - beta2**step), whose terms are thousands, and the difference a few: with
+    # x = -step * log(beta2) it is offset + scale * (1 - x / (e**x - 1)).
+    x = jnp.minimum(-step * h.log2, 80.0)
+    small = x / 2 - x**2 / 12 + x**4 / 720 - x**6 / 30240
+    length = h.offset + h.scale * jnp.where(x < 0.5, small, 1 - x / jnp.expm1(jnp.maximum(x, 0.5)))
     some = jnp.maximum(length, 5.0)  # no root of a negative number where it is not used
     rectified = jnp.sqrt((some - 4) * (some - 2) * longest / ((longest - 4) * (longest - 2) * some))
     scalars = {
@@ -154,7 +163,7 @@ class RAdam(_Moments):
     tensor([ 0.8000, -1.6000], requires_grad=True)
     """
 
-    rule: ClassVar[Rule] = Rule("radam", ("step",), _derive, _radam_coefficients, _radam)
+    rule: ClassVar[Rule] = Rule("radam", ("step",), _radam_derive, _radam_coefficients, _radam)
     sparse = "RAdam does not support sparse gradients"
 
     def __init__(

@@ -304,8 +304,7 @@ def check_lr(lr: Any) -> None:
     """Raise `ValueError` for a learning rate below zero, or a tensor with several."""
     if isinstance(lr, Tensor):
         require(lr.numel() == 1, "Tensor lr must be 1-element")
-    else:
-        require(lr >= 0.0, f"Invalid learning rate: {lr}")
+    require(bool(lr >= 0.0), f"Invalid learning rate: {lr}")
 
 
 def check_forms(foreach: Any, fused: Any, differentiable: bool) -> None:

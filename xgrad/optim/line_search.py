@@ -89,7 +89,10 @@ def _cubic(a: Point, b: Point, bounds: tuple[float, float]) -> float:
     try:
         d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
         d2 = math.sqrt(d1 * d1 - a.slope * b.slope)
-        place = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
+        above, below = b.slope + d2 - d1, b.slope - a.slope + 2 * d2
+        # A line has no lowest point but at an end: as PyTorch's tensors, which divide by zero.
+        share = above / below if below or not above else math.copysign(math.inf, above)
+        place = b.t - (b.t - a.t) * share
     except (ValueError, ZeroDivisionError, OverflowError):  # no lowest point
         return (least + most) / 2
     return min(max(place, least), most)

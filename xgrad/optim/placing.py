@@ -66,7 +66,7 @@ def copy_for(param: Tensor, value: Any, keep_dtype: bool = False) -> Tensor:
 
     keep_dtype: for counts of steps.
     """
-    dtype = None if keep_dtype or param.dtype.kind not in "fcV" else param.dtype
+    dtype = None if keep_dtype or param.dtype.kind not in "fV" else param.dtype
     if isinstance(value, Tensor):
         if declared_of(_held(param)) is not None or value._interpreter is not None or value._sparse:
             return value.detach().to(device=param.device, dtype=dtype or value.dtype, copy=True)

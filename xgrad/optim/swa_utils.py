@@ -154,7 +154,7 @@ class AveragedModel(Module):
             self.module = self.module.to(device)
         self.register_buffer("n_averaged", FUNCTIONS[""]["tensor"](0, device=device))
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
-        self._begun: Any = None  # `n_averaged`, once it is known not to be 0
+        self._begun: Any = None  # `n_averaged` and its version, once it is known not to be 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the averaged model returns."""
@@ -169,7 +169,8 @@ class AveragedModel(Module):
         averages = [*self._averaged(self.module)]
         pairs = [(average, _beside(new, average)) for average, new in zip(averages, self._averaged(model))]
         # Its value is read as rarely as can be: reading waits for the device.  A compiled step can't read it.
-        begun = self._begun is n
+        known = self._begun
+        begun = known is not None and known[0] is n and known[1] == n._version
         asked = not begun and state.trace is not None
         if not begun and not asked and not bool(n):
             for average, new in pairs:
@@ -192,8 +193,7 @@ class AveragedModel(Module):
             for average, new in zip(self.module.buffers(), model.buffers(), strict=True):
                 average.copy_(_beside(new, average))
         n.add_(1)
-        if self._begun is not n:
-            self._begun = n
+        self._begun = n, n._version
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
         self._begun = None

@@ -62,5 +62,12 @@ def locate(guard: Any, value: Any, path: Path) -> tuple[Container, Any]:
     """Return the container guard at a path, and the value that is there now."""
     for key in path:
         value = guard.read(value)[key]
-        guard = next(child for name, child in guard.children if name == key)
+        guard = next(child for name, child in guard.children if _same(name, key))
     return guard, value
+
+
+def _same(name: Any, key: Any) -> bool:
+    """Return True for one key of a container.  Tensors, the keys of an optimizer's state, are compared by identity."""
+    if isinstance(name, Tensor) or isinstance(key, Tensor):
+        return name is key
+    return name == key

@@ -96,7 +96,8 @@ class _BatchNorm(_NormBase):
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
-                return 1.0 / self.num_batches_tracked.to(self.running_mean.dtype)
+                dtype = self.running_mean.dtype  # of 16 bits it does not hold large counts
+                return 1.0 / self.num_batches_tracked.to(dtype if dtype.itemsize >= 4 else dtypes.float32)
         return 0.0 if self.momentum is None else self.momentum
 
     def forward(self, input: Tensor) -> Tensor:

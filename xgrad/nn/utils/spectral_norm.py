@@ -28,7 +28,7 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
     """Return the weight as a matrix with a row for each output."""
     if dim != 0:
         weight = weight.permute(dim, *(d for d in range(weight.ndim) if d != dim))
-    return weight.flatten(1)
+    return weight.flatten(1) if weight.ndim > 1 else weight.unsqueeze(1)
 
 
 class SpectralNorm:

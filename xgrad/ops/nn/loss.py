@@ -11,7 +11,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ...base import dtypes
 from ...base.dtypes import torch_name
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import broadcast_shapes, promote, refuse_complex, scalar
@@ -222,7 +224,7 @@ def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce
     if self.dtype != target.dtype:
         raise RuntimeError(f"Found dtype {torch_name(target.dtype)} but expected {torch_name(self.dtype)}")
     loss = _cross_entropy_of(self, target)
-    return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
+    return reduced(loss if weight is None else (loss * weight).astype(loss.dtype), size_average, reduce, reduction)
 
 
 def _binary_cross_entropy_gradient(grad, self, target, weight, size_average, reduce, reduction):
@@ -253,7 +255,10 @@ def binary_cross_entropy_with_logits(
         loss = logits_loss(self, target, target, jnp.ones_like(self))
     else:
         loss = logits_loss(self, target, pos_weight * target, 1 + (pos_weight - 1) * target)
-    return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
+    loss = loss if weight is None else loss * weight
+    if target.dtype in dtypes.INEXACT:
+        loss = loss.astype(target.dtype)  # PyTorch begins with 1 - target, and goes on in place
+    return reduced(loss, size_average, reduce, reduction)
 
 
 @everywhere(
@@ -277,8 +282,15 @@ def poisson_nll_loss(
     return reduced(loss, size_average, reduce, reduction)
 
 
+def _check_variance(arrays: tuple, statics: tuple) -> None:
+    values = arrays[2] if isinstance(arrays[2], (int, float)) else on_host(arrays[2])
+    if values is not None and (np.asarray(values) < 0).any():
+        raise ValueError("var has negative entry/entries")
+
+
 @functional(
     signature="input, target, var, full=False, eps=1e-06, reduction='mean'",
+    check=_check_variance,
     samples=(
         sample(_X, _X, positive(2, 3)), sample(_X, _X, positive(2), full=True), sample(_X, _X, positive(2, 1), 0.9),
         sample(real(0, 3), real(0, 3), positive(0, 3), reduction="sum"),

@@ -113,7 +113,7 @@ def rms_norm(self, weight=None, eps=None, *, normalized_shape):
     axes = _check_shape("rms_norm", self, normalized_shape, weight=weight)
     eps = float(jnp.finfo(self.dtype).eps) if eps is None else scalar(self, eps, "eps")
     x = self * jax.lax.rsqrt(jnp.mean(self * self, axis=axes, keepdims=True) + eps)
-    return _affine(x, weight, None, normalized_shape)
+    return _affine(x, weight, None, normalized_shape).astype(self.dtype)
 
 
 rms_norm.derivative(
@@ -261,7 +261,10 @@ def batch_normalized(
     require_floating(input, "batch_norm")
     shape = tuple(input.shape)
     if not prod(shape):
-        return FUNCTIONS[""]["clone"](input)  # an empty batch has no statistics: the running ones stay
+        out = FUNCTIONS[""]["clone"](input)  # an empty batch has no statistics: the running ones stay
+        if weight is not None and prod(weight.shape):  # as in PyTorch: weight and bias get gradients of zeros
+            out = out * weight[0]
+        return out if bias is None or not prod(bias.shape) else out + bias[0]
     if len(shape) < 2:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions, but got {list(shape)}")
     given = dict(running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)

@@ -1,0 +1,62 @@
+"""Faults of layers that comparisons with PyTorch found: dtypes, orders, empty batches, counts."""
+
+import pytest
+import torch
+
+import xgrad
+from xgrad import nn
+
+F = nn.functional
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "double"])
+def test_casts_of_modules_leave_complex_numbers(cast):
+    m = nn.Linear(1, 1)
+    m.register_buffer("c", xgrad.complex(xgrad.ones(1), xgrad.ones(1)))
+    getattr(m, cast)()
+    assert m.c.is_complex()
+    assert m.c.tolist() == [1 + 1j]
+    assert m.weight.dtype == getattr(xgrad.ones(1), cast)().dtype
+
+
+def test_dictionaries_of_parameters_sort_plain_ones():
+    pairs = [("b", xgrad.ones(2)), ("a", xgrad.ones(1))]
+    for T, made in ((torch, [(k, torch.ones(v.shape)) for k, v in pairs]), (xgrad, pairs)):
+        parameters = T.nn.ParameterDict(dict(made))
+        assert [p.shape for p in parameters.parameters()] == [(1,), (2,)]
+        assert [*T.nn.ParameterDict(made)] == ["b", "a"]
+        assert [*T.nn.ParameterDict(made).copy()] == ["b", "a"]
+
+
+def test_an_empty_batch_has_gradients_of_zeros():
+    for training in (True, False):
+        layer = nn.BatchNorm1d(3).train(training)
+        layer(xgrad.zeros(0, 3)).sum().backward()
+        assert layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0, 0, 0]
+        assert layer.bfloat16()(xgrad.zeros(0, 3, dtype=xgrad.bfloat16)).dtype == xgrad.bfloat16
+
+
+def test_averages_of_half_precision_count_beyond_its_largest_number():
+    layer = nn.BatchNorm1d(3, momentum=None).half()
+    layer.num_batches_tracked.fill_(70_000)
+    layer(100 * xgrad.arange(12.0).reshape(4, 3).half())
+    assert all(layer.running_var > 1)
+
+
+def test_results_have_pytorchs_dtypes_where_weights_are_wider():
+    x, target = xgrad.ones(2, 4).bfloat16(), xgrad.zeros(2, 4).bfloat16()
+    wide = xgrad.ones(4)
+    assert nn.RMSNorm(4)(x).dtype == xgrad.bfloat16
+    assert F.binary_cross_entropy_with_logits(x, target, pos_weight=wide).dtype == xgrad.bfloat16
+    assert F.binary_cross_entropy_with_logits(x, target, weight=wide).dtype == xgrad.bfloat16
+    assert F.binary_cross_entropy(x, target, weight=wide).dtype == xgrad.bfloat16
+
+
+def test_a_negative_variance_is_an_error():
+    for var in (-xgrad.ones(2), -1.0):
+        with pytest.raises(ValueError, match="var has negative"):
+            F.gaussian_nll_loss(xgrad.ones(2), xgrad.ones(2), var)
+
+
+def test_spectral_norm_of_a_vector():
+    assert nn.utils.spectral_norm(nn.LayerNorm(5))(xgrad.ones(2, 5)).shape == (2, 5)
