@@ -144,7 +144,7 @@ def scatter(self, index, src, value=None, *, dim, reduce=None):
 
     `reduce` is None, "add" or "multiply".  Raises `RuntimeError` for shapes or dtypes that do not fit.
     """
-    number = src is None
+    number = src is None or getattr(src, "weak_type", False)
     src = value if src is None else src
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
