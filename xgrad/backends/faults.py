@@ -1,7 +1,7 @@
 """Faults: failures that a declared backend makes up, to see that nothing else is lost by them.
 
 Each launch of a program and each transfer has a number.  A draw from the seed, the kind of the fault and that number
-says if it fails: the same program has the same faults, whatever ran in other threads of Python's random numbers.
+says if it fails, so the same program has the same faults, whatever else draws random numbers meanwhile.
 
     launch n ──► lost device? ──► memory? ──► launch?  raised before the program has its operands' memory,
                                                 │      or after it: what it was to write is lost then

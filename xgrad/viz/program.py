@@ -4,6 +4,7 @@ from typing import Any
 
 from ..base.table import size
 from ..compiler.function import CompiledFunction
+from ..execution.codes import flat
 from ..execution.fused import programs
 from ..execution.lazily import lazy
 from ..execution.pending import Pending
@@ -99,7 +100,7 @@ def _of_queue(queue: Any, names: Names) -> Scene:
         written += total
         numbers: list[str] = []
         sources: list[tuple[int, str]] = []
-        for code in _flat(codes):
+        for code in flat(codes):
             if code >= 0:
                 sources.append((place[code >> 8], _shape(_result(entries[code >> 8], code & 255))))
                 continue
@@ -139,13 +140,3 @@ def _result(entry: tuple, number: int) -> Pending:
 
 def _shape(value: Any) -> str:
     return shape_of(value.shape, value.dtype)
-
-
-def _flat(codes: Any) -> list[int]:
-    found: list[int] = []
-    for code in codes:
-        if code.__class__ is tuple:
-            found += _flat(code)
-        elif code is not None:
-            found.append(code)
-    return found
