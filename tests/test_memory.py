@@ -1,7 +1,8 @@
 """Where memory runs out, what was to be written in place keeps its value: in a process that is allowed little.
 
 The limit is on addresses: large arrays that nobody touches cost nothing, and what cannot be had fails as it does on a
-device that is full.
+device that is full. What must fail asks for several times what is left: compilers and threads of the process give
+addresses back at any time.
 """
 
 import subprocess
@@ -56,7 +57,7 @@ def run(code):
 def test_write_that_needs_memory_fails_and_loses_nothing():
     run("""
 for warm in (False, True):
-    x = xgrad.ones(16 * MB)  # 64 MB
+    x = xgrad.ones(64 * MB)  # 256 MB
     if warm:
         x.cumsum_(0)
         x.fill_(1)
@@ -67,7 +68,7 @@ for warm in (False, True):
     assert x._version == (2 if warm else 0)
     assert x[-1].item() == 1 == view[-1].item()
     x.cumsum_(0)  # and when there is memory again, it works
-    assert x[-1].item() == 16 * MB == view[-1].item()
+    assert x[-1].item() == 64 * MB == view[-1].item()
     del x, view
 """)
 
@@ -95,9 +96,9 @@ from xgrad.dispatch.multi_write import MultiWrite
 
 def moved(written, read):
     x = read[0]
-    return [w + jnp.cumsum(x @ w, axis=0)[-1] * 1e-9 for w in written]  # 192 MB besides
+    return [w + jnp.cumsum(x @ w, axis=0)[-1] * 1e-9 for w in written]  # 768 MB besides
 
-v, w, x = xgrad.ones(8, 8), xgrad.ones(8, 8), xgrad.ones(2 * MB, 8)
+v, w, x = xgrad.ones(8, 8), xgrad.ones(8, 8), xgrad.ones(8 * MB, 8)
 view = w[0]
 write = MultiWrite(moved, "moved")
 for _ in range(2):
@@ -132,7 +133,7 @@ def step(x):
         momentum.mul_(0.9).add_(w.grad)
         w.sub_(momentum, alpha=1e-9)
 
-small, large = xgrad.ones(64, 8), xgrad.ones(2 * MB, 8)  # 64 MB, and as much again several times
+small, large = xgrad.ones(64, 8), xgrad.ones(8 * MB, 8)  # 256 MB, and as much again several times
 step(small)
 kept = [t.detach().numpy().copy() for t in (w, momentum)]
 versions = w._version, momentum._version
