@@ -156,3 +156,27 @@ for tensor, value in zip((w, momentum), kept):
     np.testing.assert_array_equal(tensor.detach().numpy(), value)
 step(small)
 """)
+
+
+@pytest.mark.exhaustive
+def test_step_that_runs_out_while_its_batch_is_on_its_way_keeps_what_it_writes():
+    """A CPU runs a program after its call then, and the failure is in the results."""
+    run("""
+w = xgrad.ones(8, 8)
+
+@xgrad.compile
+def step(x):
+    w.sub_((x @ w).cumsum(0)[-1], alpha=1e-9)
+
+batch = np.ones((8 * MB, 8), np.float32)
+x = xgrad.ones(8 * MB, 8)
+step(x), step(x)
+kept = w.numpy().copy()
+for _ in range(2):
+    del x
+    leave(600)
+    x = xgrad.from_numpy(batch)
+    assert fails(lambda: step(x))
+    free()
+    np.testing.assert_array_equal(w.numpy().copy(), kept)
+""")
