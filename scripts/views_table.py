@@ -55,9 +55,9 @@ def processor_time(platform: str) -> float:
 
 def answered(target: Any, *question: Any, **how: Any) -> Any:
     answers._known.clear()  # else the other path's answer to the same program would be this one's, at no time
-    before = processor_time(target.platform)
+    before = processor_time(target._chip.platform)
     answer = ANSWERED(target, *question, **how)
-    return replace(answer, seconds=processor_time(target.platform) - before)
+    return replace(answer, seconds=processor_time(target._chip.platform) - before)
 
 
 def cells(name: str, platform: str, costs: list[Any], programs: list[int]) -> str:

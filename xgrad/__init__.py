@@ -314,7 +314,7 @@ _MODULES = (
 )
 
 
-def __getattr__(name: str) -> _Any:
+def _found(name: str) -> _Any:
     if name in _MODULES:
         return _importlib.import_module(f"xgrad.{name}")
     if name in _LATER:
@@ -327,6 +327,9 @@ def __getattr__(name: str) -> _Any:
     if (found := _unsupported("", name)) is not None:
         return found
     raise _MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 # Modules for users.  Python puts the others that are imported into this one's globals too.

@@ -16,10 +16,13 @@ from .torch_names import LIBRARIES as _LIBRARIES
 __all__ = ["Backend", "Cost", "Faults", "ViewRule", "passes"]
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if name in _LIBRARIES:
         return _LIBRARIES[name]
     raise MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:
