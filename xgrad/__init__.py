@@ -107,11 +107,13 @@ if _TYPE_CHECKING:
     from . import backends as backends
     from . import chips as chips
     from . import compiler as compiler
+    from . import config as config
     from . import conformance as conformance
     from . import cpu as cpu
     from . import cuda as cuda
     from . import distributed as distributed
     from . import distributions as distributions
+    from . import errors as errors
     from . import fft as fft
     from . import func as func
     from . import interop as interop
@@ -120,6 +122,7 @@ if _TYPE_CHECKING:
     from . import masked as masked
     from . import optim as optim
     from . import profiler as profiler
+    from . import return_types as return_types
     from . import serialization as serialization
     from . import signal as signal
     from . import sparse as sparse
@@ -127,6 +130,7 @@ if _TYPE_CHECKING:
     from . import types as types
     from . import utils as utils
     from . import version as version
+    from . import views as views
     from . import viz as viz
     from .accelerator import get_device_module as get_device_module
     from .accelerator import mps as mps

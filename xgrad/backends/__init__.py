@@ -16,13 +16,10 @@ from .torch_names import LIBRARIES as _LIBRARIES
 __all__ = ["Backend", "Cost", "Faults", "ViewRule", "passes"]
 
 
-def _found(name: str) -> Any:
+def __getattr__(name: str) -> Any:
     if name in _LIBRARIES:
         return _LIBRARIES[name]
     raise MissingNameError(__name__, name)
-
-
-globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ from . import functional as functional
 
 if TYPE_CHECKING:
     from . import attention as attention
+    from . import common_types as common_types
     from . import init as init
     from . import modules as modules
     from . import utils as utils
