@@ -242,7 +242,9 @@ class Report(Tabled):
         if (more := len(events.operators) - _MOST) > 0:
             row("  others", f"{more} more, of which as_dict() has the counts")
         for name in self._unused():
-            row(f"the lowering of {name}", f"did not run: no operator of that name was called; xgrad.help({name!r})")
+            called = f"{name} was called with other arguments than it takes"
+            unknown = "no operator of that name was called"
+            row(f"the lowering of {name}", f"did not run: {called if name in events.operators else unknown}")
         each = (self.operators - fallen) / self.launches if self.launches else 0
         row("launches", f"{number(self.launches)}, {each:.1f} operators in each" if each else number(self.launches))
         row("programs compiled", number(len(events.programs)))
