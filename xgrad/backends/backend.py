@@ -30,7 +30,7 @@ from .without_hlo import operations_named
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Backend:
     """A device that is declared, and whose computing JAX's device `on` does: tensors live on `name:0`.
 
@@ -201,6 +201,15 @@ class Backend:
         if several:
             object.__setattr__(self, "on", (*self.on,))
         return on
+
+    def __repr__(self) -> str:
+        """Return the declaration: what differs from the defaults."""
+        text = f"Backend({self.name!r}"
+        for f in dataclasses.fields(self)[1:]:
+            value = getattr(self, f.name)
+            if f.repr and value != (f.default if f.default_factory is dataclasses.MISSING else f.default_factory()):
+                text += f", {f.name}={dict(value) if isinstance(value, Mapping) else value!r}"
+        return f"{text})"
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+FROM, TO = "from the host", "to the host"
+
 
 class Launch(NamedTuple):
     """A program that ran: what XLA, or the compiler of a target, is asked of it."""
@@ -40,6 +42,14 @@ class Fault(NamedTuple):
     operator: str
     line: str
     detail: str  # of a bit that was flipped: where
+
+
+class Transfer(NamedTuple):
+    """What went over the host's link, in which direction ("from the host" or "to the host"), why, and by which line."""
+
+    direction: str
+    why: str
+    line: str
 
 
 class Apart(NamedTuple):
@@ -89,11 +99,18 @@ class Events:
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.faults: list[Fault] = []
         self.sent, self.received = Sum(), Sum()
+        self.transfers: dict[Transfer, Sum] = {}  # these, one by one
+        self.lowered: set[str] = set()  # the operators whose lowerings were called
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:
         """Count a program that ran."""
         self.launches.setdefault(key, [launch, 0])[1] += 1
+
+    def transfer(self, transfer: Transfer, size: int) -> None:
+        """Count what went over the host's link."""
+        (self.sent if transfer.direction == TO else self.received).add(size)
+        self.transfers.setdefault(transfer, Sum()).add(size)
 
     @property
     def fallen(self) -> int:

@@ -11,7 +11,7 @@ import jax
 from ..base.table import Row, Table, Tabled, axes, number, seconds, size
 from ..execution.programs.cost import cost_of
 from .cost import Cost
-from .events import Events, Launch
+from .events import FROM, TO, Events, Launch
 from .on_target import OnTarget
 
 _MOST = 12  # rows of a list; more are summed up
@@ -202,11 +202,17 @@ class Report(Tabled):
             ],
             "fallbacks": [{**key._asdict(), **told(found)} for key, found in events.fallbacks.items()],
             "faults": [fault._asdict() for fault in events.faults],
+            "lowerings that did not run": self._unused(),
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
+            "transfers": [{**key._asdict(), **told(found)} for key, found in events.transfers.items()],
             "peak memory": events.peak,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
             "target": None if chip is None else chip.as_dict(),
         }
+
+    def _unused(self) -> list[str]:
+        """Return the operators whose lowerings were not called."""
+        return [name for name in self._runtime.backend.lowerings if name not in self._events.lowered]
 
     def _known(self, chip: OnTarget | None) -> Estimate | None:
         """Return the estimate; None if nothing is declared from which it could be made."""
@@ -231,6 +237,14 @@ class Report(Tabled):
         row(
             "operators", f"{number(self.operators)}, {number(fallen)} on the host" if fallen else number(self.operators)
         )
+        for name, count in events.operators.most_common(_MOST):
+            row(f"  {name}", number(count))
+        if (more := len(events.operators) - _MOST) > 0:
+            row("  others", f"{more} more, of which as_dict() has the counts")
+        for name in self._unused():
+            called = f"{name} was called with other arguments than it takes"
+            unknown = "no operator of that name was called"
+            row(f"the lowering of {name}", f"did not run: {called if name in events.operators else unknown}")
         each = (self.operators - fallen) / self.launches if self.launches else 0
         row("launches", f"{number(self.launches)}, {each:.1f} operators in each" if each else number(self.launches))
         row("programs compiled", number(len(events.programs)))
@@ -255,8 +269,13 @@ class Report(Tabled):
             event = "transfer" if fault.kind == "link" else "launch"
             detail = f": {fault.detail}" if fault.detail else ""
             row(f"  {fault.kind}", f"{event} {number(fault.number)}, {fault.operator} at {fault.line}{detail}")
-        both("from the host", events.received)
-        both("to the host", events.sent)
+        for direction, found_there in ((FROM, events.received), (TO, events.sent)):
+            both(direction, found_there)
+            those = [item for item in events.transfers.items() if item[0].direction == direction]
+            for transfer, counted in sorted(those, key=lambda item: -item[1].bytes)[:_MOST]:
+                both(f"  {transfer.why} at {transfer.line}", counted)
+            if len(those) > _MOST:
+                row("  others", f"{len(those) - _MOST} more lines, which as_dict() has")
         row("peak memory", size(events.peak))
         if (chip := self.on_target()) is not None:
             found += chip.rows(events.peak)

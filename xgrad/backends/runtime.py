@@ -37,7 +37,7 @@ from ..execution.runner import runner
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
-from .events import Events, Fallback, Launch
+from .events import FROM, TO, Events, Fallback, Launch, Transfer
 from .launching import Launching
 from .lazily import queue_of
 from .lowering import is_lowered, lowered
@@ -92,6 +92,9 @@ class Runtime:
             single = op.single.operator
             own = self.operator(single)
             return op if own is single else batched_operator(kernel_of(own, tuple(op.single.statics.values())), op.axes)
+        if self.reports and is_lowered(op, function):
+            for events in self.reports:
+                events.lowered.add(op.name)
         known = self._operators.get(id(op))
         if known is None:
             own = lowered(op, function, self.backend.name) if is_lowered(op, function) else op
@@ -379,8 +382,7 @@ class Runtime:
         if committed and layout is None:
             array = np.asarray(array)  # committed to none, as all arrays of this backend
         p = self.adopt(jax.numpy.asarray(array), layout)
-        for events in self.reports:
-            events.received.add(p.nbytes)
+        self._transfer(FROM, "a tensor", p.nbytes)
         p.owned = False  # it may share the memory of what it was made of
         return p
 
@@ -398,13 +400,18 @@ class Runtime:
         """Return the user's line that runs now."""
         return here()
 
-    def sent(self, array: Any) -> Any:
+    def sent(self, array: Any, why: str = "a value is read") -> Any:
         """Return the plain array behind one of this backend, for the host or another device."""
         if self.launching is not None:
             self.launching.transfer()
-        for events in self.reports:
-            events.sent.add(array.nbytes)
+        self._transfer(TO, why, array.nbytes)
         return array
+
+    def _transfer(self, direction: str, why: str, size: int) -> None:
+        if self.reports:
+            transfer = Transfer(direction, why, here())
+            for events in self.reports:
+                events.transfer(transfer, size)
 
 
 def here() -> str:

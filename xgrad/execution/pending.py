@@ -179,7 +179,7 @@ class Pending:
         self.owned = False
         array = self.evaluated(reason)
         where = declared_of(self)
-        return array if where is None else where.runtime.sent(array)
+        return array if where is None else where.runtime.sent(array, reason)
 
     def evaluated(self, reason: str) -> Any:
         """Return the array.  Evaluates the queue if it has none."""

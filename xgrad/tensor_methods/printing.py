@@ -97,7 +97,7 @@ def _shown(array: Any) -> np.ndarray:
             array = array.addressable_data(0)
         with jax.ensure_compile_time_eval():  # now, and not as a part of a trace
             array = _edges(array, options.edgeitems)
-    values = np.asarray(array if where is None else where.runtime.sent(array))
+    values = np.asarray(array if where is None else where.runtime.sent(array, "print"))
     return values.astype(np.float64) if values.dtype in dtypes.FLOATS else values
 
 
