@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..base.dtypes import converted
 from ..base.limits import checked
 from ..base.platforms import default_platform
 from ..execution.donation import Writing
@@ -53,7 +54,7 @@ def _fit(new: Any, shape: Shape, dtype: np.dtype) -> Any:
     if new.dtype != dtype:
         if new.dtype.kind == "c" and dtype.kind != "c":
             new = jnp.real(new)  # as PyTorch, which warns; astype does too
-        new = new.astype(dtype)
+        new = converted(new, dtype)
     return new if new.shape == shape else jnp.broadcast_to(new, shape)
 
 
