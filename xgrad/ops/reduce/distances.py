@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...dispatch.declare import operator
-from ...dispatch.promotion import broadcast_shapes, promote, require_floating, require_real_floating, scalar, wrap_dim
+from ...dispatch.promotion import (
+    broadcast_shapes,
+    promote,
+    promote_float,
+    refuse_bool,
+    require_floating,
+    require_real_floating,
+    scalar,
+    wrap_dim,
+)  # fmt: skip
 from ...dispatch.samples import COMPLEX, real, sample
 from ..pointwise.ends import quotient
 from .norms import p_norm
@@ -59,7 +68,8 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
 def pairwise_distance(x1, x2, eps=1e-6, *, p=2.0, keepdim=False):
     """The `p`-norm of x1 - x2 + eps along the last dimension."""
     broadcast_shapes(x1.shape, x2.shape)
-    x1, x2 = promote(x1, x2)
+    refuse_bool("Subtraction", x1, x2)
+    x1, x2 = promote_float(x1, x2)
     return p_norm(x1 - x2 + scalar(x1, eps, "eps"), p, (-1,), keepdim)
 
 
