@@ -109,6 +109,17 @@ def refuse_complex(x: Any, name: str) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}'")
 
 
+def refuse_bool(what: str, *operands: Any) -> None:
+    """Refuse to subtract or negate truth values."""
+    bools = sum(x.dtype == bool for x in operands)
+    if bools:
+        advice = "Use the `^` or `logical_xor()`"
+        if bools == 1:
+            advice = "If you are trying to invert a mask, use the `~` or `logical_not()`"
+        found = "a bool tensor" if bools == 1 else "two bool tensors"
+        raise RuntimeError(f"{what}, the `-` operator, with {found} is not supported. {advice} operator instead.")
+
+
 def require_32_bits(x: Any, name: str) -> None:
     """Raise for the half precisions, for which PyTorch has no kernel on the CPU."""
     if x.dtype in dtypes.FLOATS and x.dtype.itemsize < 4:

@@ -127,6 +127,8 @@ class Surroundings(Noted):
         self._fill(found, (place,))
 
     def _guard(self, value: Any, path: Path) -> Guard:
+        if issubclass(type(value), np.ndarray) and not _has_objects(value):
+            return EqualArray(value)
         if asks_itself(type(value)):
             return self._look_into(value, path)
         if isinstance(value, Tensor):
@@ -134,8 +136,6 @@ class Surroundings(Noted):
             return self._of_tensor(value, path)
         if is_scalar(value):
             return Equal(value)
-        if isinstance(value, np.ndarray) and not _has_objects(value):
-            return EqualArray(value)
         if isinstance(value, EqualBytes.kinds):
             return EqualBytes(value)
         return self._look_into(value, path)
