@@ -60,6 +60,10 @@ class DeviceQueue(Queue):
         return program.run(*operands) if launching is None else launching.run(program, operands)
 
     def _evaluate(self, reason: str, line: Any) -> None:
+        if self.runtime.aliasing is not None:
+            for *_, out, _ in self.entries:
+                if out.__class__ is Pending:
+                    out.latest = None  # what it refers to would be alive
         if not self.runtime.reports:
             return super()._evaluate(reason, line)
         before = len(recorder.programs)
@@ -91,12 +95,21 @@ class DeviceQueue(Queue):
 
 def queue_of(runtime: Any) -> DeviceQueue | None:
     """Return the queue in which this thread notes the programs of a backend now; None if they run at once."""
-    if not (runtime.lazy or state.together):
-        return None
-    queues = state.queues
-    if queues is None:
-        queues = state.queues = {}
-    queue = queues.get(runtime.place)
+    return queue_in_thread(runtime) if runtime.lazy or state.together else None
+
+
+def queue_in_thread(runtime: Any) -> DeviceQueue:
+    """Return the queue of a backend in this thread, which an eager backend too has for writes that wait."""
+    found = queues()
+    queue = found.get(runtime.place)
     if queue is None:
-        queue = queues[runtime.place] = DeviceQueue(runtime)
+        queue = found[runtime.place] = DeviceQueue(runtime)
     return queue
+
+
+def queues() -> dict[Any, DeviceQueue]:
+    """Return the queues of this thread by the backends' places."""
+    found = state.queues
+    if found is None:
+        found = state.queues = {}
+    return found

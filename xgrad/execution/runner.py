@@ -90,7 +90,7 @@ class Runner:
         if self.plain:
             return False
         if self.backends and (where := declared_of(box[0])) is not None:
-            where.runtime.write(out, box, holder._owned and is_alone(box), program_of, operands)
+            where.runtime.write(out, box, holder._owned and is_alone(box), program_of, operands, holder)
         else:
             if self.queue() is None:
                 box[0] = quietly(box[0])
