@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.pending import Pending, aval_of
-from ..execution.references import COUNTED, references
+from ..execution.references import COUNTED, is_alone, references
 from ..tensor import Tensor, blank
 from ..views.storage import Storage
 from .lazily import queue_in_thread, queue_of
@@ -51,14 +51,20 @@ class Regenerate:
         self.runtime.stale = False  # a report counts no reading
         return new
 
-    def write(self, out: list[Any], whole: Any, holder: Any, alone: bool, program: Any, operands: Any) -> bool:
-        """Put the root that a write will give into `out`; return False for a write that does not wait."""
+    def write(self, out: list[Any], box: list[Any], holder: Any, alone: bool, program: Any, operands: Any) -> bool:
+        """Put the root that a write will give into `out`; nothing if the write does not wait.
+
+        Then return True if only `holder` refers to the array in `box`, now that nothing waits to be written into it.
+        """
         runtime, parts = self.runtime, getattr(program, "parts", None)
-        spread = runtime.several and spread_of((whole, *operands)) is not None
+        spread = runtime.several and spread_of((*box, *operands)) is not None
         if parts is None or spread or any(map(traced, operands)):
-            return False
+            if queue_of(runtime) is not None or box[0].queue is None:
+                return alone
+            box[0].evaluated("a write of the whole")
+            return holder._owned and is_alone(box)
         views, kernel = parts
-        latest = None
+        whole, latest = box[0], None
         if kernel is None or kernel.operator.name not in _OVERWRITE:
             if kernel is None:
                 new, *starts = operands
@@ -71,13 +77,13 @@ class Regenerate:
         operands = whole, *operands
         if runtime.lacks(program, operands):
             out.append(program(*operands))
-            return True
+            return alone
         if runtime.reports:
             runtime.count(program, operands)
         root = runtime.adopted(queue_in_thread(runtime).note(program, operands), operands, [*operands])
         root.latest = latest
         out.append(root)
-        return True
+        return alone
 
 
 class CopyOnWrite:
@@ -99,17 +105,20 @@ class CopyOnWrite:
     def known(self, program: Any, operands: Any) -> Any:
         """Return None: each view is read from the root."""
 
-    def write(self, out: list[Any], whole: Any, holder: Any, alone: bool, program: Any, operands: Any) -> bool:
-        """See that a program does not take the array of a storage that is shared; return False, as nothing waits."""
+    def write(self, out: list[Any], box: list[Any], holder: Any, alone: bool, program: Any, operands: Any) -> bool:
+        """Return `alone`, or False if other tensors share the storage: then the write copies."""
         if self._alone is None:
             self._alone = references(holder)
         if program.__class__ is FunctionType or holder.__class__ is not Storage:
-            return False
-        if whole.owned and not (COUNTED and references(holder) <= self._alone):
-            runtime = self.runtime
-            if whole.value is not None and (alone or queue_of(runtime) is not None):  # else it is copied anyway
-                for events in runtime.reports:
-                    events.shared.add(whole.nbytes)
+            return alone
+        if COUNTED and references(holder) <= self._alone:
+            return alone
+        runtime, whole = self.runtime, box[0]
+        noted = queue_of(runtime) is not None
+        if whole.owned and whole.value is not None and (alone or noted):  # else it is copied anyway
+            for events in runtime.reports:
+                events.shared.add(whole.nbytes)
+        if noted:  # the queue may not take its memory
             whole.owned = False
         return False
 

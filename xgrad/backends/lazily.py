@@ -11,6 +11,7 @@ from ..execution.fused import programs
 from ..execution.metrics import recorder
 from ..execution.pending import Pending
 from ..execution.queue import Queue
+from ..execution.references import is_deleted
 
 
 class DeviceQueue(Queue):
@@ -61,9 +62,7 @@ class DeviceQueue(Queue):
 
     def _evaluate(self, reason: str, line: Any) -> None:
         if self.runtime.aliasing is not None:
-            for *_, out, _ in self.entries:
-                if out.__class__ is Pending:
-                    out.latest = None  # what it refers to would be alive
+            _forget(self.entries)
         if not self.runtime.reports:
             return super()._evaluate(reason, line)
         before = len(recorder.programs)
@@ -77,10 +76,13 @@ class DeviceQueue(Queue):
         return None
 
     def _finish(self) -> None:
-        alive = self.done[0]
+        alive, inputs, memory = self.done[0], self.inputs, self.runtime.memory
         super()._finish()
+        for x in inputs:
+            if x.__class__ is Pending and is_deleted(x.value):
+                memory.release(x)
         for p in alive:
-            self.runtime.memory.hold(p)
+            memory.hold(p)
 
     def _one_by_one(self, failure: Exception) -> None:
         entries = self.entries
@@ -91,6 +93,13 @@ class DeviceQueue(Queue):
                 for p in results if results.__class__ is tuple else (results,):
                     if p.value is not None:
                         self.runtime.memory.hold(p)
+
+
+def _forget(entries: list[Any]) -> None:
+    """Forget which views were written last: else their values were alive."""
+    for *_, out, _ in entries:
+        if out.__class__ is Pending:
+            out.latest = None
 
 
 def queue_of(runtime: Any) -> DeviceQueue | None:

@@ -153,8 +153,12 @@ class Runtime:
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
-        if self.aliasing is not None and self.aliasing.write(out, whole, holder, alone, program, operands):
-            return
+        if self.aliasing is not None:
+            del whole  # it would be one more reference
+            alone = self.aliasing.write(out, box, holder, alone, program, operands)
+            if out:
+                return
+            whole = box[0]
         # A queue donates what nothing refers to when it is evaluated.
         mine = alone and whole.owned and (bool(pinned) or queue_of(self) is None)
         if self.several and not pinned and spread_of(operands) is not None:
