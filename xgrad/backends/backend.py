@@ -20,6 +20,7 @@ from ..execution.queue import MOST
 from ..views.rules import rules_named
 from . import names
 from .active import Active
+from .aliasing import POLICIES
 from .cost import Cost
 from .faults import Faults
 from .report import Report
@@ -54,6 +55,9 @@ class Backend:
     `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it has
     a memory of its own), "refuse", or an `xgrad.ViewRule` with the backend's own functions; "*" is all other views.
     `donation`: False if a write in place copies the storage.
+    `aliasing`: when a write through a view reaches the other tensors of its storage.  "write_through", at once, in the
+    storage's memory; "regenerate", when one of them is read (functionalization: what is written waits until then);
+    "copy_on_write", at once, in new memory if other tensors share the storage.  Values are the same.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
     `cost`: an `xgrad.Cost`, for the estimated time of a report.
@@ -93,6 +97,7 @@ class Backend:
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     views: Mapping[str, Any] = field(default_factory=dict)
     donation: bool = True
+    aliasing: str = "write_through"
     memory: int | None = None
     cost: Cost | None = None
     target: Any = None
@@ -117,6 +122,10 @@ class Backend:
             raise ValueError(f"Backend '{self.name}': execution is 'eager' or 'lazy', not {self.execution!r}")
         if self.fallback not in ("host", "error"):
             raise ValueError(f"Backend '{self.name}': fallback is 'host' or 'error', not {self.fallback!r}")
+        if self.aliasing not in POLICIES:
+            raise ValueError(
+                f"Backend '{self.name}': aliasing is one of {', '.join(map(repr, POLICIES))}, not {self.aliasing!r}"
+            )
         if self.memory is not None and (isinstance(self.memory, bool) or not isinstance(self.memory, int)):
             raise TypeError(f"Backend '{self.name}': memory is a number of bytes, but got {self.memory!r}")
         if self.memory is not None and self.memory <= 0:

@@ -19,7 +19,12 @@ class Launch(NamedTuple):
     fused: bool  # True for a program of several operators
     spread: bool = False  # True for a program of arrays on several devices
     donate: tuple[int, ...] = ()  # the operands whose memory a result has
-    reads: bool = False  # True for a program that reads a part of an operand
+    role: str = ""  # "read" or "write", of a part of its first operand
+
+    @property
+    def copies(self) -> bool:
+        """True for a program that writes a part of an operand, and copies the rest."""
+        return self.role == "write" and not self.donate
 
     def lower(self) -> Any:
         """Return the `jax.stages.Lowered` of its operands' shapes."""
@@ -85,6 +90,7 @@ class Events:
     received: Any
     refreshes: Any
     sent: Any
+    shared: Any
     writes: Any
 
     def __init__(self) -> None:
@@ -92,7 +98,7 @@ class Events:
         self.launches: dict[Any, list[Any]] = {}  # by program and operands' shapes: [Launch, how often]
         self.programs: list[str] = []  # why each was compiled
         self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
-        self.copies: Sum = Sum()  # that donation would have saved
+        self.copies, self.shared = Sum(), Sum()  # that donation would have saved; because a storage was shared
         self.apart: dict[tuple[str, str], Sum] = {}  # views that are copies, by operation and line
         self.parted: Counter[tuple[str, str, str]] = Counter()  # writes that an alias would have shown, with their line
         self.fallbacks: dict[Fallback, Sum] = {}

@@ -11,6 +11,7 @@ from ..execution.fused import programs
 from ..execution.metrics import recorder
 from ..execution.pending import Pending
 from ..execution.queue import Queue
+from ..execution.references import is_deleted
 
 
 class DeviceQueue(Queue):
@@ -60,6 +61,8 @@ class DeviceQueue(Queue):
         return program.run(*operands) if launching is None else launching.run(program, operands)
 
     def _evaluate(self, reason: str, line: Any) -> None:
+        if self.runtime.aliasing is not None:
+            _forget(self.entries)
         if not self.runtime.reports:
             return super()._evaluate(reason, line)
         before = len(recorder.programs)
@@ -73,10 +76,13 @@ class DeviceQueue(Queue):
         return None
 
     def _finish(self) -> None:
-        alive = self.done[0]
+        alive, inputs, memory = self.done[0], self.inputs, self.runtime.memory
         super()._finish()
+        for x in inputs:
+            if x.__class__ is Pending and is_deleted(x.value):
+                memory.release(x)
         for p in alive:
-            self.runtime.memory.hold(p)
+            memory.hold(p)
 
     def _one_by_one(self, failure: Exception) -> None:
         entries = self.entries
@@ -89,14 +95,30 @@ class DeviceQueue(Queue):
                         self.runtime.memory.hold(p)
 
 
+def _forget(entries: list[Any]) -> None:
+    """Forget which views were written last: else their values were alive."""
+    for *_, out, _ in entries:
+        if out.__class__ is Pending:
+            out.latest = None
+
+
 def queue_of(runtime: Any) -> DeviceQueue | None:
     """Return the queue in which this thread notes the programs of a backend now; None if they run at once."""
-    if not (runtime.lazy or state.together):
-        return None
-    queues = state.queues
-    if queues is None:
-        queues = state.queues = {}
-    queue = queues.get(runtime.place)
+    return queue_in_thread(runtime) if runtime.lazy or state.together else None
+
+
+def queue_in_thread(runtime: Any) -> DeviceQueue:
+    """Return the queue of a backend in this thread, which an eager backend too has for writes that wait."""
+    found = queues()
+    queue = found.get(runtime.place)
     if queue is None:
-        queue = queues[runtime.place] = DeviceQueue(runtime)
+        queue = found[runtime.place] = DeviceQueue(runtime)
     return queue
+
+
+def queues() -> dict[Any, DeviceQueue]:
+    """Return the queues of this thread by the backends' places."""
+    found = state.queues
+    if found is None:
+        found = state.queues = {}
+    return found

@@ -47,6 +47,11 @@ class Memory:
         # The callback is C code: an interrupt in one of Python's would be swallowed, and its work lost.
         self._change(weakref.KeyedRef(array, self._dead.append, id(array)), devices, size)
 
+    def release(self, array: Any) -> None:
+        """Count an array no more, because a program has taken its memory."""
+        if (entry := self._alive.get(id(array))) is not None:
+            self._dead.append(entry[0])
+
     def _change(self, reference: Any, devices: tuple[int, ...], size: int) -> None:
         """Count what is new, and take off what has ended."""
         with self._lock:

@@ -37,11 +37,13 @@ from ..execution.runner import runner
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
+from .aliasing import policy
 from .events import FROM, TO, Events, Fallback, Launch, Transfer
 from .launching import Launching
-from .lazily import queue_of
+from .lazily import queue_of, queues
 from .lowering import is_lowered, lowered
 from .memory import Memory
+from .operands import plain, traced
 from .shards import beside, gathered, spread_of
 from .views import Views
 from .without_hlo import HloFilter
@@ -71,6 +73,7 @@ class Runtime:
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
         self.views: Views | None = Views(self) if backend.views else None
+        self.aliasing: Any = policy(self)
         self.hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
         self._shapes: Counter[str] = Counter()  # of those, by name
@@ -81,6 +84,8 @@ class Runtime:
         if self.backend.strides:
             STRIDED.add(self.backend.name)
         runner.expect_backends(views=self.views is not None)
+        if self.aliasing is not None:
+            self.aliasing.start()
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -110,13 +115,15 @@ class Runtime:
         There the host is out of reach: what the backend lacks is refused, or part of the traced program.
         """
         if any(map(traced, operands)):
-            lack = self.backend.fallback == "error" and self._lack(program, operands)
+            lack = self.backend.fallback == "error" and self.lacks(program, operands)
             if lack:
                 raise self.refusal(program.operator or program.name, operands, lack)
             return program.run(*map(plain, operands))
+        if self.aliasing is not None and (known := self.aliasing.known(program, operands)) is not None:
+            return known
         if self.reports:
-            self._count(program, operands)
-        lack = self._lack(program, operands)
+            self.count(program, operands)
+        lack = self.lacks(program, operands)
         if lack:
             return self._elsewhere(program, operands, lack)
         shard = spread_of((*operands,)) if self.several else None
@@ -135,8 +142,10 @@ class Runtime:
         out = program.run(*values) if launching is None else launching.run(program, values)
         return self.adopted(out, operands, values, layout)
 
-    def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
-        """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: nothing else refers to the array.
+    def write(
+        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any
+    ) -> None:
+        """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
 
         A backend without donation writes a copy.
         """
@@ -147,6 +156,12 @@ class Runtime:
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
+        if self.aliasing is not None:
+            del whole  # it would be one more reference
+            alone = self.aliasing.write(out, box, holder, alone, program, operands)
+            if out:
+                return
+            whole = box[0]
         # A queue donates what nothing refers to when it is evaluated.
         mine = alone and whole.owned and (bool(pinned) or queue_of(self) is None)
         if self.several and not pinned and spread_of(operands) is not None:
@@ -157,7 +172,7 @@ class Runtime:
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
         copies = not self.backend.donation or (launching is not None and launching.verify)
-        if not known or not mine or copies or self._lack(program, (whole, *operands)):
+        if not known or not mine or copies or self.lacks(program, (whole, *operands)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
@@ -168,7 +183,7 @@ class Runtime:
             values = gathered(values, whole.value)
         made, inside = [], [plain(whole)]
         if self.reports:
-            self._count(program, (whole, *operands))
+            self.count(program, (whole, *operands))
         self._launch(program, [inside[0], *values], (0,))
         whole.value = None
         try:
@@ -189,7 +204,7 @@ class Runtime:
 
     # -- what it lacks --------------------------------------------------------------------------------------------
 
-    def _lack(self, program: Any, operands: Any) -> str:
+    def lacks(self, program: Any, operands: Any) -> str:
         """Return what the backend lacks to run a program, in words; "" if it has all."""
         if program.operator in self.missing:
             return f"the operator '{program.operator}'"
@@ -234,7 +249,7 @@ class Runtime:
 
     # -- counting -------------------------------------------------------------------------------------------------
 
-    def _count(self, program: Any, operands: Any) -> None:
+    def count(self, program: Any, operands: Any) -> None:
         """Count a program that is asked for, in the reports that are open."""
         stale, self.stale = self.stale, False
         if self._is_free(program):
@@ -267,8 +282,8 @@ class Runtime:
             self._shapes[program.name] += 1
         if not self.reports or not program.lazy:
             return
-        structs, reads = jax.tree.map(_struct, values), program.role == "read"
-        launch = Launch(program.name, program.run, structs, False, shard is not None, donate, reads)
+        structs = jax.tree.map(_struct, values)
+        launch = Launch(program.name, program.run, structs, False, shard is not None, donate, program.role)
         for events in self.reports:
             events.launch((*key, donate), launch)
             if new:
@@ -281,7 +296,8 @@ class Runtime:
         for part in [fused] if fused.segments is None else [each.program for each in fused.segments.parts]:
             donate, count = tuple([i + 1 for i in part.donated]), len(part.programs)
             name = f"{count} operations" if count > 1 else part.programs[0].name
-            launch = Launch(name, part.jitted, [one(), *part.structs], count > 1, False, donate, part.reads)
+            several, role = count > 1 or part.programs[0].role == "write", "read" if part.reads else ""
+            launch = Launch(name, part.jitted, [one(), *part.structs], several, False, donate, role)
             for events in self.reports:
                 events.launch(part, launch)
         for events in self.reports:
@@ -289,7 +305,7 @@ class Runtime:
 
     def settle(self) -> None:
         """Run what waits in this thread."""
-        if (queue := queue_of(self)) is not None:
+        if (queue := queues().get(self.place)) is not None:
             queue.evaluate("a report")
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
@@ -417,20 +433,6 @@ class Runtime:
 def here() -> str:
     """Return the user's line."""
     return lines(outside(sys._getframe(1)))
-
-
-def plain(x: Any, reason: str = "a program that runs at once") -> Any:
-    """Return an operand as JAX takes it: the array behind a Pending, which is evaluated for that reason."""
-    if x.__class__ is Pending:
-        return x.value if x.value is not None else x.evaluated(reason)
-    if x.__class__ is tuple:
-        return tuple([plain(part, reason) for part in x])
-    return x
-
-
-def traced(x: Any) -> bool:
-    """Return True for a tracer, or a tuple with one."""
-    return any(map(traced, x)) if x.__class__ is tuple else isinstance(x, Tracer)
 
 
 def _kind(x: Any) -> Any:

@@ -114,6 +114,8 @@ class Pending:
     owned: bool = True  # False if other code may have its array
     value: Any = None
     apart: Any = ()  # the copies that stand in place of views of it, or what it is a copy of: backends/events.py
+    instead: Any = None  # if it was not computed, and a write had taken it out of its holder: what it replaced
+    latest: Any = None  # of a root that waits: the view that was written last, and its value (backends/aliasing.py)
 
     def __init__(self, queue: Any, number: int, aval: Aval) -> None:
         self.queue = queue  # the Queue that has noted it; None once it has its value

@@ -85,6 +85,7 @@ class Program:
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write: Jitted = jit_checked(self.trace_write, self, keep_unused=True)
         self.view.role, self.write.role = "read", "write"
+        self.write.parts = self, None
         self.write_donated: Writing = Writing(self.trace_write, self)
         self.adjoint: Jitted = jit_checked(self.trace_adjoint, self)
         self.view.label, self.write.label, self.adjoint.label = "view", "write_back", "adjoint"
@@ -157,7 +158,8 @@ class Program:
                     else jit_placed(view_update, where)
                 )
                 program.role, program.into, program.label = "write", update_within, "update"
-                program.operator = getattr(getattr(key, "operator", None), "name", "")  # of a kernel
+                if (operator := getattr(key, "operator", None)) is not None:  # of a kernel
+                    program.operator, program.parts = operator.name, (self, key)
             self.updates[key, donate, where] = program
         return program
 

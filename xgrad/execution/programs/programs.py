@@ -20,7 +20,7 @@ class Program:
     `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """
 
-    __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run")
+    __slots__ = ("avals", "function", "into", "label", "operator", "parts", "place", "role", "run")
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
     options: dict[str, str] | None = None  # of the compiler; see PartRead
@@ -30,6 +30,9 @@ class Program:
     label: str
     role: str
     operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
+    parts: (
+        Any  # of a write through a view: the view's programs; the kernel that computes the new value, None: it is given
+    )
     place: Any  # the declared backend on which a program without operands runs
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
@@ -41,7 +44,7 @@ class Program:
         # the first argument is applied to a part that is read before it is written.
         self.into: Callable[..., Any] | None = None
         self.label = self.operator = ""
-        self.place = None
+        self.parts = self.place = None
         self.avals = {}  # the results' avals by the operands' avals, for a queue
 
     def __call__(self, *operands: Any) -> Any:
@@ -70,6 +73,7 @@ class Immediate(Program):
     into: Any
     label: Any
     operator: Any
+    parts: Any
     place: Any
     role: Any
 
@@ -78,7 +82,8 @@ class Immediate(Program):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = self.run = function
-        self.avals, self.into, self.role, self.label, self.operator, self.place = {}, None, "", "", "", None
+        self.avals, self.into, self.role, self.label, self.operator = {}, None, "", "", ""
+        self.parts = self.place = None
 
 
 class Known(Immediate):
