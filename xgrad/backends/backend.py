@@ -53,6 +53,7 @@ class Backend:
     derivatives stay; a `jax.custom_vjp` brings its own.
     `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it has
     a memory of its own), "refuse", or an `xgrad.ViewRule` with the backend's own functions; "*" is all other views.
+    `runtime_starts`: False if the starts of slices are constants of their programs: each choice is a program.
     `donation`: False if a write in place copies the storage.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
@@ -92,6 +93,7 @@ class Backend:
     fallback: str = "host"
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     views: Mapping[str, Any] = field(default_factory=dict)
+    runtime_starts: bool = True
     donation: bool = True
     memory: int | None = None
     cost: Cost | None = None
@@ -110,7 +112,7 @@ class Backend:
             raise ValueError(
                 f"Backend: the name is an identifier and none of {', '.join(_TAKEN)}, but got {self.name!r}"
             )
-        for name in ("strides", "donation", "verify_passes"):
+        for name in ("strides", "runtime_starts", "donation", "verify_passes"):
             if not isinstance(value := getattr(self, name), bool):
                 raise TypeError(f"Backend '{self.name}': {name} must be True or False, but got {value!r}")
         if self.execution not in ("eager", "lazy"):

@@ -32,7 +32,7 @@ class Launching:
         )
         self._wholes: WeakKeyDictionary[Any, _Whole] = WeakKeyDictionary()  # by the queue's program
         # True if queues of other backends cannot share its compiled programs.
-        self.shapes: bool = self.passes is not None or self.fuse is not None
+        self.shapes: bool = self.passes is not None or self.fuse is not None or runtime.constants is not None
 
     def transfer(self, count: int = 1) -> None:
         """Make transfers over the host's link."""
@@ -85,9 +85,12 @@ class Launching:
         segments = None
         if self.fuse is not None and len(fused.programs) > 1:
             segments = cut_at(fused, kinds, bounds(self.fuse, fused.programs, fused.needed(fused.live)))
-        if self.passes is not None:
-            for part in [fused] if segments is None else segments.programs:
+        for part in [fused] if segments is None else segments.programs:
+            if self.passes is not None:
                 part.rewrite(self.passes.through)
+            if self.runtime.constants is not None:
+                shapes = kinds if segments is None else (*part.structs,)
+                self.runtime.constants.compiled((part.codes, part.live, part.donated, shapes), part.programs)
         return segments
 
     def _launched(self, what: str, writes: bool = False) -> Launched | None:

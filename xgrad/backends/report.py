@@ -193,6 +193,9 @@ class Report(Tabled):
                 "adjoint": told(events.adjoints),
             },
             "copies that donation would have saved": told(events.copies),
+            "programs that runtime starts would have saved": [
+                {"view": name, "line": line, "count": count} for (name, line), count in events.starts.items()
+            ],
             "views that are copies": [
                 {"view": name, "line": line, **told(found)} for (name, line), found in events.apart.items()
             ],
@@ -243,6 +246,8 @@ class Report(Tabled):
         both("views written back", events.writes)
         both("adjoints of views", events.adjoints)
         both("copies that donation would have saved", events.copies)
+        for (name, line), count in events.starts.most_common(_MOST):
+            row(f"programs for other starts: {name} at {line}", number(count))
         for (name, line), counted in sorted(events.apart.items(), key=lambda item: -item[1].bytes)[:_MOST]:
             both(f"a copy, no view: {name} at {line}", counted)
         for (name, line, written), count in events.parted.most_common(_MOST):

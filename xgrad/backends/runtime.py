@@ -43,6 +43,7 @@ from .lazily import queue_of
 from .lowering import is_lowered, lowered
 from .memory import Memory
 from .shards import beside, gathered, spread_of
+from .starts import Constants
 from .views import Views
 from .without_hlo import HloFilter
 
@@ -65,7 +66,8 @@ class Runtime:
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
-        special = backend.faults is not None or backend.passes or backend.fuse is not None
+        self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
+        special = backend.faults is not None or backend.passes or backend.fuse is not None or self.constants
         self.launching: Launching | None = Launching(self) if special else None
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
@@ -111,6 +113,8 @@ class Runtime:
             if lack:
                 raise self.refusal(program.operator or program.name, operands, lack)
             return program.run(*map(plain, operands))
+        if self.constants is not None:
+            program, operands = self.constants.bound(program, operands)
         if self.reports:
             self._count(program, operands)
         lack = self._lack(program, operands)
@@ -153,11 +157,15 @@ class Runtime:
                 events.copies.add(whole.nbytes)
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
+        if known and self.constants is not None:
+            program, (_, *operands) = self.constants.bound(program, (whole, *operands))
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self._lack(program, (whole, *operands)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
+        if self.constants is not None:
+            writing = self.constants.writing(program, writing)
         if writing.__class__ is not Writing or any(map(traced, values)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
@@ -248,7 +256,8 @@ class Runtime:
     def _is_free(self, program: Any) -> bool:
         """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
         return program.role == "read" and (
-            self.backend.strides or (self.views is not None and program in self.views.free)
+            self.backend.strides
+            or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
         )
 
     def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
@@ -258,10 +267,14 @@ class Runtime:
         shard = spread_of((*values,)) if self.several else None
         shardings = None if shard is None else tuple(map(_sharding, values))
         key = program, tuple(map(_kind, values)) if program.lazy else (), shardings
-        new = key not in self._ran
+        new, why = key not in self._ran, "for other shapes, dtypes or arguments"
         if new:
             self._ran.add(key)
             self._shapes[program.name] += 1
+            if self.constants is not None and self.constants.compiled(key[1:], [program]):
+                why = "for other starts"
+            elif self._shapes[program.name] == 1:
+                why = "for the first time"
         if not self.reports or not program.lazy:
             return
         structs, reads = jax.tree.map(_struct, values), program.role == "read"
@@ -269,8 +282,6 @@ class Runtime:
         for events in self.reports:
             events.launch((*key, donate), launch)
             if new:
-                first = self._shapes[program.name] == 1
-                why = "for the first time" if first else "for other shapes, dtypes or arguments"
                 events.programs.append(f"{program.name} {why}, at {here()}")
 
     def launched(self, fused: Any, reasons: list[str]) -> None:

@@ -20,7 +20,7 @@ class Program:
     `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """
 
-    __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run")
+    __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run", "starts")
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
     options: dict[str, str] | None = None  # of the compiler; see PartRead
@@ -31,6 +31,7 @@ class Program:
     role: str
     operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
     place: Any  # the declared backend on which a program without operands runs
+    starts: slice | None  # the operands that are starts of slices
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         self.function = function
@@ -41,7 +42,7 @@ class Program:
         # the first argument is applied to a part that is read before it is written.
         self.into: Callable[..., Any] | None = None
         self.label = self.operator = ""
-        self.place = None
+        self.place = self.starts = None
         self.avals = {}  # the results' avals by the operands' avals, for a queue
 
     def __call__(self, *operands: Any) -> Any:
@@ -72,6 +73,7 @@ class Immediate(Program):
     operator: Any
     place: Any
     role: Any
+    starts: Any
 
     __slots__ = ()
     lazy = False
@@ -79,6 +81,7 @@ class Immediate(Program):
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = self.run = function
         self.avals, self.into, self.role, self.label, self.operator, self.place = {}, None, "", "", "", None
+        self.starts = None
 
 
 class Known(Immediate):
