@@ -22,6 +22,7 @@ from . import names
 from .active import Active
 from .cost import Cost
 from .faults import Faults
+from .products import formats_named
 from .report import Report
 from .runtime import Runtime
 from .without import dtypes_left, dtypes_named, lacking, named
@@ -66,6 +67,8 @@ class Backend:
     `passes`: functions from a closed jaxpr (`jax.make_jaxpr`) to another one, through which each program goes before it
     is lowered: an operator's, a view's, a queue's, a compiled step's.  `xgrad.backends.passes` has two, and what makes
     them short.  `verify_passes`: True if each program also runs without them, and other values are an error.
+    `products`: the number format to which operands of products are rounded ("bfloat16", "float8_e4m3fn", "tf32"), and
+    `accumulate`: the one in which they are summed ("float32", "float16"); in gradients too.  None: as they are.
     `fuse`: how what was noted is cut into programs: "all", one; "operator", one for each; n, at most n operators in
     one; a list of operators, as in `without`: these are programs of their own.
     `pending`: a lazy backend's operations that wait at most, before they run.
@@ -101,6 +104,8 @@ class Backend:
     faults: Faults | None = None
     passes: Sequence[Callable[[Any], Any]] = ()
     verify_passes: bool = False
+    products: str | None = None
+    accumulate: str | None = None
     fuse: int | str | Sequence[str] | None = None
     pending: int = MOST
     _runtime: Any = field(default=None, init=False, repr=False, compare=False)
@@ -138,6 +143,7 @@ class Backend:
             )
         if isinstance(self.pending, bool) or not isinstance(self.pending, int) or self.pending < 1:
             raise ValueError(f"Backend '{self.name}': pending is a number of operations, but got {self.pending!r}")
+        formats_named(self.name, self.products, self.accumulate)
         object.__setattr__(self, "fuse", self._fuse())
         object.__setattr__(self, "passes", (*self.passes,))
         given = {named(self.name, name): function for name, function in self.lowerings.items()}

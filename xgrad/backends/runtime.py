@@ -67,8 +67,9 @@ class Runtime:
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
         self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
-        special = backend.faults is not None or backend.passes or backend.fuse is not None or self.constants
-        self.launching: Launching | None = Launching(self) if special else None
+        special = (backend.faults, backend.fuse, backend.products, backend.accumulate, self.constants)
+        plainly = not backend.passes and special == (None,) * len(special)
+        self.launching: Launching | None = None if plainly else Launching(self)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
@@ -278,7 +279,9 @@ class Runtime:
         if not self.reports or not program.lazy:
             return
         structs, reads = jax.tree.map(_struct, values), program.role == "read"
-        launch = Launch(program.name, program.run, structs, False, shard is not None, donate, reads)
+        passes = None if self.launching is None else self.launching.passes
+        jitted = program.run if passes is None else passes.jitted(program)
+        launch = Launch(program.name, jitted, structs, False, shard is not None, donate, reads)
         for events in self.reports:
             events.launch((*key, donate), launch)
             if new:
