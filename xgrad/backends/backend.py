@@ -25,7 +25,7 @@ from .faults import Faults
 from .products import formats_named
 from .report import Report
 from .runtime import Runtime
-from .without import dtypes_left, dtypes_named, lacking, named
+from .without import DTYPES, dtypes_left, dtypes_named, lacking, named
 from .without_hlo import operations_named
 
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
@@ -43,6 +43,8 @@ class Backend:
     `execution`: "eager", or "lazy": operators are noted, and run together as one XLA program when a value is read, by
     `xgrad.sync()`, and after 2,000 operations.
     `dtypes`: those that it computes in, None for all; others it stores, if it falls back.
+    `stores`: dtypes that it stores, casts and moves, and does not compute in; of others than these and `dtypes` no
+    tensor can be on it.  None: it stores all, if it falls back, else `dtypes` only.
     `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
     lacking too.  "complex" is all operators on complex numbers, "sorting" all that are made of a sort; the name of a
     dtype ("float64") is all operators with that dtype.  What has a lowering is not lacking.
@@ -91,6 +93,7 @@ class Backend:
     strides: bool = False
     execution: str = "eager"
     dtypes: Sequence[Any] | None = None
+    stores: Sequence[Any] | None = None
     without: Sequence[str] = ()
     without_hlo: Sequence[str] = ()
     fallback: str = "host"
@@ -148,19 +151,23 @@ class Backend:
         object.__setattr__(self, "passes", (*self.passes,))
         given = {named(self.name, name): function for name, function in self.lowerings.items()}
         dtypes = None if self.dtypes is None else dtypes_named(self.name, self.dtypes)
+        stores = None if self.stores is None else dtypes_named(self.name, self.stores, "stores")
         for name, value in (
             ("lowerings", MappingProxyType(given)),
             ("views", MappingProxyType(rules_named(self.name, self.views))),
             ("without", tuple(self.without)),
             ("without_hlo", operations_named(self.name, self.without_hlo)),
             ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
+            ("stores", None if stores is None else tuple(sorted(dtype.name for dtype in stores))),
         ):
             object.__setattr__(self, name, value)
+        if stores and dtypes is None:
+            dtypes = DTYPES - stores
         on = self._devices()
         if self.target is not None:
             self._aim(len(on))
         missing = lacking(self.name, self.without) - given.keys()
-        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without)))
+        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without), stores))
 
     def _fuse(self) -> int | tuple[str, ...] | None:
         """Return `fuse` in one form: a number, names, or None.  Raises `ValueError` for any other value."""

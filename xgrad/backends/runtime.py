@@ -45,6 +45,7 @@ from .memory import Memory
 from .shards import beside, gathered, spread_of
 from .starts import Constants
 from .views import Views
+from .without import moves
 from .without_hlo import HloFilter
 
 
@@ -52,7 +53,12 @@ class Runtime:
     """Stands behind the place of a declared backend, and runs its programs."""
 
     def __init__(
-        self, backend: Any, on: tuple[Any, ...], missing: frozenset[str], dtypes: frozenset[Any] | None
+        self,
+        backend: Any,
+        on: tuple[Any, ...],
+        missing: frozenset[str],
+        dtypes: frozenset[Any] | None,
+        stores: frozenset[Any] | None,
     ) -> None:
         self.backend: Any = backend
         self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self, on)
@@ -63,6 +69,7 @@ class Runtime:
         self.missing: frozenset[str] = missing
         self.no_complex: bool = "complex" in backend.without
         self.dtypes: frozenset[Any] | None = dtypes
+        self.stores: frozenset[Any] | None = stores
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
@@ -206,13 +213,19 @@ class Runtime:
         if self.dtypes is None and not self.no_complex:
             return ""
         found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
-        found += [(aval.dtype, ", which its result has") for aval in self._avals(program, operands)]
+        results = self._avals(program, operands)
+        found += [(aval.dtype, ", which its result has") for aval in results]
         for dtype, of in found:
+            stored = self.stores is not None and dtype in self.stores
+            if self._computes(dtype) or (stored and moves(program, operands, results)):
+                continue
             if self.no_complex and dtype.kind == "c":
                 return "complex numbers"
-            if self.dtypes is not None and dtype not in self.dtypes:
-                return f"the dtype {dtype.name}{of}"
+            return f"the dtype {dtype.name}{of}" + ", and which it stores only" * stored
         return ""
+
+    def _computes(self, dtype: Any) -> bool:
+        return (self.dtypes is None or dtype in self.dtypes) and not (self.no_complex and dtype.kind == "c")
 
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
         """Run a program on the host because the backend lacks something; or refuse it."""
@@ -361,6 +374,8 @@ class Runtime:
             array = jax.device_put(array, self.device)
         p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
         p.value, p.place = array, self.number
+        if self.stores is not None:
+            self._storable(array)
         self.memory.admit(array, here)  # a program whose results were not known before
         self.memory.hold(p)
         return p
@@ -399,12 +414,12 @@ class Runtime:
         return p
 
     def _storable(self, array: Any) -> None:
-        dtype = np.dtype(array.dtype)
-        if (self.dtypes is not None and dtype not in self.dtypes) or (self.no_complex and dtype.kind == "c"):
+        dtype = array.dtype
+        if not self._computes(dtype) and dtype not in (self.stores or ()):
             raise BackendError(
                 f"A tensor of {dtype.name} cannot be on the backend '{self.backend.name}', which lacks the dtype "
                 f"{dtype.name} (at {here()}). Give it another one, dtype=... or x.to(dtype); or declare "
-                "fallback='host', with which the backend stores it, and the host computes."
+                f"stores=['{dtype.name}'], with which the backend stores, casts and moves it."
             )
 
     @staticmethod
