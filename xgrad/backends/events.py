@@ -101,6 +101,7 @@ class Events:
         self.copies, self.shared = Sum(), Sum()  # that donation would have saved; because a storage was shared
         self.apart: dict[tuple[str, str], Sum] = {}  # views that are copies, by operation and line
         self.parted: Counter[tuple[str, str, str]] = Counter()  # writes that an alias would have shown, with their line
+        self.starts: Counter[tuple[str, str]] = Counter()  # programs that runtime starts would have saved
         self.fallbacks: dict[Fallback, Sum] = {}
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.faults: list[Fault] = []

@@ -201,6 +201,9 @@ class Report(Tabled):
             },
             "copies that donation would have saved": told(events.copies),
             "copies of shared storages": told(events.shared),
+            "programs that runtime starts would have saved": [
+                {"view": name, "line": line, "count": count} for (name, line), count in events.starts.items()
+            ],
             "views that are copies": [
                 {"view": name, "line": line, **told(found)} for (name, line), found in events.apart.items()
             ],
@@ -267,6 +270,8 @@ class Report(Tabled):
         both("adjoints of views", events.adjoints)
         both("copies that donation would have saved", events.copies)
         both("copies of shared storages", events.shared)
+        for (name, line), count in events.starts.most_common(_MOST):
+            row(f"programs for other starts: {name} at {line}", number(count))
         for (name, line), counted in sorted(events.apart.items(), key=lambda item: -item[1].bytes)[:_MOST]:
             both(f"a copy, no view: {name} at {line}", counted)
         for (name, line, written), count in events.parted.most_common(_MOST):

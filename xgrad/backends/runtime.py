@@ -45,7 +45,9 @@ from .lowering import is_lowered, lowered
 from .memory import Memory
 from .operands import plain, traced
 from .shards import beside, gathered, spread_of
+from .starts import Constants
 from .views import Views
+from .without import moves
 from .without_hlo import HloFilter
 
 
@@ -53,7 +55,12 @@ class Runtime:
     """Stands behind the place of a declared backend, and runs its programs."""
 
     def __init__(
-        self, backend: Any, on: tuple[Any, ...], missing: frozenset[str], dtypes: frozenset[Any] | None
+        self,
+        backend: Any,
+        on: tuple[Any, ...],
+        missing: frozenset[str],
+        dtypes: frozenset[Any] | None,
+        stores: frozenset[Any] | None,
     ) -> None:
         self.backend: Any = backend
         self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self, on)
@@ -64,11 +71,14 @@ class Runtime:
         self.missing: frozenset[str] = missing
         self.no_complex: bool = "complex" in backend.without
         self.dtypes: frozenset[Any] | None = dtypes
+        self.stores: frozenset[Any] | None = stores
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
-        special = backend.faults is not None or backend.passes or backend.fuse is not None
-        self.launching: Launching | None = Launching(self) if special else None
+        self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
+        special = (backend.faults, backend.fuse, backend.products, backend.accumulate, self.constants)
+        plainly = not backend.passes and special == (None,) * len(special)
+        self.launching: Launching | None = None if plainly else Launching(self)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
@@ -121,6 +131,8 @@ class Runtime:
             return program.run(*map(plain, operands))
         if self.aliasing is not None and (known := self.aliasing.known(program, operands)) is not None:
             return known
+        if self.constants is not None:
+            program, operands = self.constants.bound(program, operands)
         if self.reports:
             self.count(program, operands)
         lack = self.lacks(program, operands)
@@ -171,11 +183,15 @@ class Runtime:
                 events.copies.add(whole.nbytes)
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
+        if known and self.constants is not None:
+            program, (_, *operands) = self.constants.bound(program, (whole, *operands))
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self.lacks(program, (whole, *operands)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
+        if self.constants is not None:
+            writing = self.constants.writing(program, writing)
         if writing.__class__ is not Writing or any(map(traced, values)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
@@ -215,13 +231,19 @@ class Runtime:
         if self.dtypes is None and not self.no_complex:
             return ""
         found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
-        found += [(aval.dtype, ", which its result has") for aval in self._avals(program, operands)]
+        results = self._avals(program, operands)
+        found += [(aval.dtype, ", which its result has") for aval in results]
         for dtype, of in found:
+            stored = self.stores is not None and dtype in self.stores
+            if self._computes(dtype) or (stored and moves(program, operands, results)):
+                continue
             if self.no_complex and dtype.kind == "c":
                 return "complex numbers"
-            if self.dtypes is not None and dtype not in self.dtypes:
-                return f"the dtype {dtype.name}{of}"
+            return f"the dtype {dtype.name}{of}" + ", and which it stores only" * stored
         return ""
+
+    def _computes(self, dtype: Any) -> bool:
+        return (self.dtypes is None or dtype in self.dtypes) and not (self.no_complex and dtype.kind == "c")
 
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
         """Run a program on the host because the backend lacks something; or refuse it."""
@@ -266,7 +288,8 @@ class Runtime:
     def _is_free(self, program: Any) -> bool:
         """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
         return program.role == "read" and (
-            self.backend.strides or (self.views is not None and program in self.views.free)
+            self.backend.strides
+            or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
         )
 
     def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
@@ -276,19 +299,23 @@ class Runtime:
         shard = spread_of((*values,)) if self.several else None
         shardings = None if shard is None else tuple(map(_sharding, values))
         key = program, tuple(map(_kind, values)) if program.lazy else (), shardings
-        new = key not in self._ran
+        new, why = key not in self._ran, "for other shapes, dtypes or arguments"
         if new:
             self._ran.add(key)
             self._shapes[program.name] += 1
+            if self.constants is not None and self.constants.compiled(key[1:], [program]):
+                why = "for other starts"
+            elif self._shapes[program.name] == 1:
+                why = "for the first time"
         if not self.reports or not program.lazy:
             return
         structs = jax.tree.map(_struct, values)
-        launch = Launch(program.name, program.run, structs, False, shard is not None, donate, program.role)
+        passes = None if self.launching is None else self.launching.passes
+        jitted = program.run if passes is None else passes.jitted(program)
+        launch = Launch(program.name, jitted, structs, False, shard is not None, donate, program.role)
         for events in self.reports:
             events.launch((*key, donate), launch)
             if new:
-                first = self._shapes[program.name] == 1
-                why = "for the first time" if first else "for other shapes, dtypes or arguments"
                 events.programs.append(f"{program.name} {why}, at {here()}")
 
     def launched(self, fused: Any, reasons: list[str]) -> None:
@@ -366,6 +393,8 @@ class Runtime:
             array = jax.device_put(array, self.device)
         p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
         p.value, p.place = array, self.number
+        if self.stores is not None:
+            self._storable(array)
         self.memory.admit(array, here)  # a program whose results were not known before
         self.memory.hold(p)
         return p
@@ -403,12 +432,12 @@ class Runtime:
         return p
 
     def _storable(self, array: Any) -> None:
-        dtype = np.dtype(array.dtype)
-        if (self.dtypes is not None and dtype not in self.dtypes) or (self.no_complex and dtype.kind == "c"):
+        dtype = array.dtype
+        if not self._computes(dtype) and dtype not in (self.stores or ()):
             raise BackendError(
                 f"A tensor of {dtype.name} cannot be on the backend '{self.backend.name}', which lacks the dtype "
                 f"{dtype.name} (at {here()}). Give it another one, dtype=... or x.to(dtype); or declare "
-                "fallback='host', with which the backend stores it, and the host computes."
+                f"stores=['{dtype.name}'], with which the backend stores, casts and moves it."
             )
 
     @staticmethod
