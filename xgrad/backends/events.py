@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 
 class Launch(NamedTuple):
     """A program that ran: what XLA, or the compiler of a target, is asked of it."""
@@ -18,10 +20,14 @@ class Launch(NamedTuple):
     spread: bool = False  # True for a program of arrays on several devices
     donate: tuple[int, ...] = ()  # the operands whose memory a result has
     reads: bool = False  # True for a program that reads a part of an operand
+    writing: Any = None  # the jitted function that donates, if `jitted` does not
+    spared: tuple[int, ...] = ()  # the operands that are copied for want of donation
+    parts: tuple[str, ...] = ()  # the names of the programs that it is made of
 
     def lower(self) -> Any:
-        """Return the `jax.stages.Lowered` of its operands' shapes."""
-        return self.jitted.lower(*self.structs)
+        """Return the `jax.stages.Lowered` of its operands' shapes; with donation of what is `spared`."""
+        jitted = self.jitted if self.writing is None else self.writing
+        return (jax.jit(jitted, donate_argnums=self.spared) if self.spared else jitted).lower(*self.structs)
 
 
 class Fallback(NamedTuple):
@@ -79,6 +85,8 @@ class Events:
 
     def __init__(self) -> None:
         self.operators: Counter[str] = Counter()
+        self.noted: int = 0  # of them, those that a queue noted
+        self.log: Any = None  # a clock.Log of a backend with a Cost
         self.launches: dict[Any, list[Any]] = {}  # by program and operands' shapes: [Launch, how often]
         self.programs: list[str] = []  # why each was compiled
         self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()

@@ -13,6 +13,7 @@ from ..base.devices import set_default_device
 from ..nn.module import Module
 from ..random import get_rng_state, manual_seed, set_rng_state
 from ..tensor import Tensor
+from .streams import Event, Stream, synchronize
 
 
 class DeviceModule:
@@ -56,8 +57,20 @@ class DeviceModule:
         return self._backend.name
 
     def synchronize(self, device: Any = None) -> None:
-        """Run what waits in this thread."""
-        self._backend._runtime.settle()
+        """Run what waits in this thread; with a Cost the simulated host waits for all."""
+        synchronize(self._backend._runtime)
+
+    def Stream(self, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
+        """Return a stream of the backend."""
+        return Stream(self._backend, priority=priority)
+
+    def Event(self, enable_timing: bool = False, **kwargs: Any) -> Event:
+        """Return an event of the backend."""
+        return Event(self._backend, enable_timing=enable_timing)
+
+    def stream(self, stream: Stream) -> Stream:
+        """Return the stream, which is a block."""
+        return stream
 
     def empty_cache(self) -> None:
         """Do nothing: what is not alive takes no memory."""

@@ -13,6 +13,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ..base.devices import replicated
 from ..execution.pending import Pending, spread
+from .tiles import tiled
 
 
 def spread_of(x: Any) -> Any:
@@ -24,14 +25,12 @@ def spread_of(x: Any) -> Any:
     return x if spread(x) else None
 
 
-def shares(array: Any, numbers: dict[Any, int]) -> tuple[tuple[int, ...], int]:
-    """Return the devices that an array is on, by number, and its bytes on each of them."""
+def shares(array: Any, numbers: dict[Any, int], tiles: Any = None) -> tuple[tuple[int, ...], int]:
+    """Return the devices that an array is on, by number, and its bytes on each of them, in whole `tiles`."""
     if not spread(array):
-        return (0,), array.nbytes
+        return (0,), array.nbytes if tiles is None else tiled(array.shape, array.dtype, tiles)
     sharding = array.sharding
-    size = array.dtype.itemsize
-    for n in sharding.shard_shape(array.shape):
-        size *= n
+    size = tiled(sharding.shard_shape(array.shape), array.dtype, tiles)
     return tuple(sorted([numbers[d] for d in sharding.device_set])), size
 
 

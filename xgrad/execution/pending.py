@@ -113,6 +113,7 @@ class Pending:
     place: int = 0
     owned: bool = True  # False if other code may have its array
     value: Any = None
+    serial: int = 0  # its number for the clock of a declared backend (backends/clock.py); 0: none yet
     apart: Any = ()  # the copies that stand in place of views of it, or what it is a copy of: backends/events.py
 
     def __init__(self, queue: Any, number: int, aval: Aval) -> None:
@@ -179,7 +180,7 @@ class Pending:
         self.owned = False
         array = self.evaluated(reason)
         where = declared_of(self)
-        return array if where is None else where.runtime.sent(array)
+        return array if where is None else where.runtime.sent(array, self)
 
     def evaluated(self, reason: str) -> Any:
         """Return the array.  Evaluates the queue if it has none."""
