@@ -16,7 +16,7 @@ from weakref import KeyedRef
 import jax
 
 from ..config import state
-from ..execution.pending import Pending, spread
+from ..execution.pending import Pending
 
 COMPUTE, TO_DEVICE, TO_HOST, CHIPS, HOST = QUEUES = (
     "compute", "host to device", "device to host", "between chips", "host"
@@ -95,14 +95,6 @@ class Clock:
 
     # -- entries --------------------------------------------------------------------------------------------------
 
-    def note(self, program: Any) -> None:
-        """Count an operator that is noted."""
-        runtime = self._runtime
-        if not runtime._is_free(program):
-            self.noted += 1
-            for events in runtime.reports:
-                events.noted += 1
-
     def launch(self, key: Any, name: str, operands: Any, new: bool, written: Any = None) -> None:
         """Note a program that runs now; `written`: the array whose memory it takes."""
         entry = self._enter(COMPUTE, name, (key, new), self.numbers(operands))
@@ -123,14 +115,6 @@ class Clock:
         self.transfer(TO_HOST, arrays, sent)
         self._enter(HOST, name, key, ())
         self.transfer(TO_DEVICE, (), size - sent)
-
-    def spread(self, array: Any, layout: Any) -> None:
-        """Note an array that gets another sharding: each device receives its part of the new one, at most."""
-        if spread(array.value if array.__class__ is Pending else array) or layout is not None:
-            size = array.dtype.itemsize
-            for n in array.shape if layout is None else layout.shard_shape(array.shape):
-                size *= n
-            self.transfer(CHIPS, (array,), size, "resharding")
 
     def mark(self, kind: str, what: Any, stream: Any) -> None:
         """Note what streams and events were told."""

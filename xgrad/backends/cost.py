@@ -35,6 +35,10 @@ class Parts(NamedTuple):
         """Seconds for which it occupies the device."""
         return self.compute + self.memory
 
+    def plus(self, other: "Parts", count: int = 1) -> "Parts":
+        """Return the sum with so many of another one."""
+        return Parts(*[a + count * b for a, b in zip(self, other)])
+
 
 _ZERO = ("launch", "compile", "host", "note", "latency", "chip_latency")  # seconds, which may be 0
 DTYPE_NAMES = frozenset([dtype.name for dtype in DTYPES])

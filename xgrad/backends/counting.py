@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
+from jax.sharding import SingleDeviceSharding
 
 from ..execution.pending import spread
 from ..execution.scalars import one
 from ..execution.shapes import kind_of
 from ..execution.source import lines, outside
-from .clock import Clock
+from .clock import CHIPS, Clock
 from .events import Events, Launch
-from .shards import spread_of
+from .shards import resharded, spread_of
 
 
 class Counting:
@@ -21,6 +22,7 @@ class Counting:
 
     backend: Any
     views: Any
+    place: Any
     several: bool
     stale: bool
     copying: bool
@@ -45,6 +47,23 @@ class Counting:
             elif program.role in ("write", "adjoint"):
                 found = events.writes if program.role == "write" else events.adjoints
                 found.add(getattr(operands[0], "nbytes", 0))
+
+    def noted(self, program: Any) -> None:
+        """Count an operator that a queue notes, and that is counted as asked for already."""
+        if self._is_free(program):
+            return
+        if self.clock is not None:
+            self.clock.noted += 1
+        for events in self.reports:
+            events.noted += 1
+
+    def _resharded(self, array: Any, value: Any, layout: Any) -> None:
+        """Count what the devices send one another so that an array gets a sharding; None: whole, on the first one."""
+        moved = resharded(value, SingleDeviceSharding(self.place.behind[0]) if layout is None else layout)
+        for events in self.reports:
+            events.between.add(moved)
+        if self.clock is not None:
+            self.clock.transfer(CHIPS, (array,), moved, "resharding")
 
     def _is_free(self, program: Any) -> bool:
         """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""

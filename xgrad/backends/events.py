@@ -97,6 +97,7 @@ class Events:
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.faults: list[Fault] = []
         self.sent, self.received = Sum(), Sum()
+        self.between: Sum = Sum()  # chips, when an array gets another sharding
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:

@@ -35,7 +35,8 @@ class DeviceQueue(Queue):
             if self.stream is not state.stream:
                 self.evaluate("another stream")
                 self.stream = state.stream
-            runtime.clock.note(program)
+        if runtime.reports:
+            runtime.noted(program)
         out = super().note(program, operands, owners)
         for p in out if out.__class__ is tuple else (out,):
             if p.__class__ is Pending and p.queue is self:

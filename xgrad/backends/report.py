@@ -11,7 +11,7 @@ import jax
 from ..base.table import Row, Table, Tabled, axes, number, seconds, size
 from ..execution.programs.cost import cost_of
 from .clock import Log
-from .cost import Cost
+from .cost import Cost, Parts
 from .events import Events
 from .on_target import OnTarget
 from .simulation import Simulation, Works
@@ -21,8 +21,8 @@ _MOST = 12  # rows of a list; more are summed up
 
 
 class Estimate(NamedTuple):
-    """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link, and the
-    host, which computes in place of the backend.  With a target, `chip` stands for arithmetic and memory.
+    """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link, the
+    host, which computes in place of the backend, and chips' links.  With a target, `chip` stands for arithmetic and memory.
     """
 
     host: float
@@ -32,6 +32,7 @@ class Estimate(NamedTuple):
     compile: float
     link: float  # bytes, and `latency` for each transfer; two for an operator that the host computes
     fallback: float  # what the host takes to compute such operators
+    between: float = 0.0  # what chips send one another
     chip: float = 0.0  # what programs take, and `compile` what compiling them took, as the target's compiler says
 
     @property
@@ -159,15 +160,12 @@ class Report(Tabled):
 
     def _roofline(self, cost: Cost, launches: dict[Any, list[Any]]) -> Estimate:
         """Return the time with `cost`; arithmetic and memory of these launches."""
-        compute = memory = 0.0
+        events, used = self._events, Parts(0.0, 0.0)
         if cost.fast is not None and launches:
-            busy = self._simulated(cost).used
-            compute, memory = busy.compute, busy.memory
+            used = self._simulated(cost).used
         else:
             for key, (_, count) in launches.items():
-                parts = cost.parts(self._works.of(key))
-                compute, memory = compute + count * parts.compute, memory + count * parts.memory
-        events = self._events
+                used = used.plus(cost.parts(self._works.of(key)), count)
         over = events.sent.bytes + events.received.bytes + sum(found.bytes for found in events.fallbacks.values())
         transfers = events.sent.count + events.received.count + 2 * events.fallen
         fallback = 0.0
@@ -176,11 +174,12 @@ class Report(Tabled):
         return Estimate(
             host=(self.operators - events.noted) * cost.host + events.noted * cost.noting,
             launch=self.launches * cost.launch,
-            compute=compute,
-            memory=memory,
+            compute=used.compute,
+            memory=used.memory,
             compile=len(events.programs) * cost.compile,
             link=over / cost.host_link + transfers * cost.transfer,
             fallback=fallback,
+            between=used.chips + events.between.bytes / cost.chip_link + events.between.count * cost.chip_latency,
         )
 
     def temporaries(self) -> int:
@@ -224,6 +223,7 @@ class Report(Tabled):
             "fallbacks": [{**key._asdict(), **told(found)} for key, found in events.fallbacks.items()],
             "faults": [fault._asdict() for fault in events.faults],
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
+            "between chips": told(events.between),
             "peak memory": events.peak,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
             "target": None if chip is None else chip.as_dict(),
@@ -279,6 +279,7 @@ class Report(Tabled):
             row(f"  {fault.kind}", f"{event} {number(fault.number)}, {fault.operator} at {fault.line}{detail}")
         both("from the host", events.received)
         both("to the host", events.sent)
+        both("between chips, by resharding", events.between)
         row("peak memory", size(events.peak))
         if (chip := self.on_target()) is not None:
             found += chip.rows(events.peak)

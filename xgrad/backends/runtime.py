@@ -312,12 +312,14 @@ class Runtime(Counting):
         if layout is None:
             if not spread(value):
                 return array
+            if self.reports:
+                self._resharded(array, value, None)
             host = jax.device_put(value, self.place.behind[0])
             value = jax.numpy.asarray(np.asarray(host)) if self.device is None else host  # committed to none
         elif spread(value) and value.sharding.is_equivalent_to(layout, value.ndim):
             return array
-        if self.clock is not None and self.reports:
-            self.clock.spread(array, layout)
+        if self.reports:
+            self._resharded(array, value, layout)
         p = self.adopt(value, layout)
         p.owned = False  # `device_put` may share the memory
         return p

@@ -34,6 +34,22 @@ def shares(array: Any, numbers: dict[Any, int], tiles: Any = None) -> tuple[tupl
     return tuple(sorted([numbers[d] for d in sharding.device_set])), size
 
 
+def resharded(array: Any, layout: Any) -> int:
+    """Return the bytes that a device receives, at most, when an array gets another sharding."""
+    shape = array.shape
+    before = array.sharding.devices_indices_map(shape)
+
+    def size(*parts: Any) -> int:
+        found = array.dtype.itemsize
+        for n, slices in zip(shape, zip(*parts)):
+            ends = [s.indices(n) for s in slices]
+            found *= max(min(stop for _, stop, _ in ends) - max(start for start, _, _ in ends), 0)
+        return found
+
+    new = layout.devices_indices_map(shape)
+    return max(size(part) - (size(part, before[device]) if device in before else 0) for device, part in new.items())
+
+
 def gathered(values: list[Any], like: Any) -> list[Any]:
     """Return a program's operands with those that one device has on each device of the array `like`."""
     where = replicated(like.sharding)

@@ -8,6 +8,8 @@ A transfer waits for its array, and for its stream if that is not the default on
 Invariant: nothing begins before the host has come to it.
 """
 
+import math
+from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -98,7 +100,9 @@ class Simulation:
         self.used = Parts(0.0, 0.0)  # of all programs
         self._known: dict[Any, Parts] = {}
         self._counts = log.start
-        self._free: dict[str, list[float]] = {queue: [0.0] for queue in QUEUES} | {COMPUTE: [0.0] * cost.queues}
+        # By queue, for each of what it does at once: when it is busy, from the host's time on.
+        self._busy: dict[str, list[list[tuple[float, float]]]] = {queue: [[]] for queue in QUEUES}
+        self._busy[COMPUTE] = [[] for _ in range(cost.queues)]
         self._order: dict[int, float] = {}  # by stream: when its next program may begin
         self._done: dict[int, float] = {}  # by stream: when all of it is done
         self._ready: dict[int, float] = {}  # by an array's number
@@ -163,32 +167,44 @@ class Simulation:
         key, new = entry.what
         if new and self.compiles:
             self._host(f"compile {entry.name}", self.cost.compile)
-        parts, slots = self._parts(key, entry), self._free[COMPUTE]
-        self.used = Parts(*map(sum, zip(self.used, parts)))
-        slot = min(range(len(slots)), key=slots.__getitem__)
-        start = max(self.now, slots[slot], self._order.get(entry.stream, 0.0), self._operands(entry))
-        end = slots[slot] = self._order[entry.stream] = start + self.cost.launch + parts.busy
-        self._span(COMPUTE, entry.name, start, end, entry.stream)
+        parts = self._parts(key, entry)
+        self.used = self.used.plus(parts)
+        ready = max(self.now, self._order.get(entry.stream, 0.0), self._operands(entry))
+        end = self._place(COMPUTE, entry, ready, self.cost.launch + parts.busy)
+        self._order[entry.stream] = end
         if parts.chips:
-            (free,) = self._free[CHIPS]
-            start = max(end, free)
-            end = self._free[CHIPS][0] = start + parts.chips
-            self._span(CHIPS, entry.name, start, end, entry.stream)
+            end = self._place(CHIPS, entry, end, parts.chips)
         self._finish(entry, end)
 
     def _transfer(self, entry: Entry) -> None:
-        size, link, cost = entry.what, self._free[entry.kind], self.cost
+        size, cost = entry.what, self.cost
         seconds = cost.between(size) if entry.kind == CHIPS else cost.transfer + size / cost.host_link
-        start = max(self.now, link[0], self._operands(entry))
+        ready = max(self.now, self._operands(entry))
         if entry.stream:
-            start = max(start, self._order.get(entry.stream, 0.0))
-        end = link[0] = start + seconds
+            ready = max(ready, self._order.get(entry.stream, 0.0))
+        end = self._place(entry.kind, entry, ready, seconds, size)
         if entry.stream:
             self._order[entry.stream] = end
-        self._span(entry.kind, entry.name, start, end, entry.stream, size)
         self._finish(entry, end)
         if entry.kind == TO_HOST:
             self.now = end  # it has the value then
+
+    def _place(self, queue: str, entry: Entry, ready: float, seconds: float, size: int = 0) -> float:
+        """Give a queue something to do once it is ready, where it first has the time for it; return when it is done."""
+        start, chosen = min(
+            [(_gap(busy, ready, seconds), n) for n, busy in enumerate(self._busy[queue])]
+        )  # fmt: skip
+        busy, end = self._busy[queue][chosen], start + seconds
+        n = bisect(busy, (start, end))
+        if n and busy[n - 1][1] == start:
+            n -= 1
+            busy[n] = busy[n][0], end
+        else:
+            busy.insert(n, (start, end))
+        while len(busy) > 1 and busy[0][1] <= self.now:  # nothing begins before the host has come to it
+            busy.pop(0)
+        self._span(queue, entry.name, start, end, entry.stream, size)
+        return end
 
     def _operands(self, entry: Entry) -> float:
         return max([self._ready.get(number, 0.0) for number, _ in entry.read], default=0.0)
@@ -197,6 +213,16 @@ class Simulation:
         self._done[entry.stream] = max(self._done.get(entry.stream, 0.0), end)
         for number, _ in entry.made:
             self._ready[number] = end
+
+
+def _gap(busy: list[tuple[float, float]], ready: float, seconds: float) -> float:
+    """Return the first time from `ready` on at which there are so many seconds between busy intervals."""
+    n = bisect(busy, (ready, math.inf))
+    start = max(ready, busy[n - 1][1]) if n else ready
+    while n < len(busy) and start + seconds > busy[n][0]:
+        start = max(start, busy[n][1])
+        n += 1
+    return start
 
 
 class Works:
