@@ -14,13 +14,13 @@ def of_dtype(values: Any, dtype: Any) -> Any:
 def tiled(shape: tuple[int, ...], dtype: Any, tiles: Any) -> int:
     """Return the bytes of an array; `tiles`: of the last dimensions, by dtype perhaps, None for none.
 
-    A shape with fewer dimensions has ones before them.
+    A shape with fewer dimensions has ones before them; a single number is as it is.
 
     >>> tiled((3, 130), "float32", (8, 128)), tiled((5,), "float32", (8, 128)), tiled((5,), "float32", None)
     (8192, 4096, 20)
     """
     tile = of_dtype(tiles, dtype)
-    if tile is not None and 0 not in shape:
+    if tile is not None and shape and 0 not in shape:
         shape = (*[1] * (len(tile) - len(shape)), *shape)
         first = len(shape) - len(tile)
         shape = (*shape[:first], *[-(-n // t) * t for n, t in zip(shape[first:], tile)])

@@ -26,7 +26,7 @@ _MOVE = frozenset(
     f"stablehlo.{name}" for name in (
         "bitcast_convert", "broadcast_in_dim", "case", "concatenate", "constant", "convert", "custom_call",
         "dynamic_slice", "dynamic_update_slice", "gather", "get_tuple_element", "if", "iota", "optimization_barrier",
-        "pad", "reshape", "return", "reverse", "scatter", "slice", "sort", "transpose", "tuple", "while",
+        "pad", "reshape", "return", "reverse", "scatter", "slice", "transpose", "tuple", "while",
     )
 )  # fmt: skip
 _BODIES = ("stablehlo.case", "stablehlo.if", "stablehlo.while")
@@ -99,7 +99,8 @@ class Work:
         self.name, self.parts, self.fused = launch.name, launch.parts, launch.fused
         self.flops: float = found.flops or 0.0
         self.moved: float = found.bytes_accessed or 0.0
-        self.operands: list[Shaped] = _shapes(jax.tree.leaves(launch.structs))
+        given = launch.structs[1:] if launch.parts else launch.structs  # a queue's program has a unit, a number
+        self.operands: list[Shaped] = _shapes(jax.tree.leaves(given))
         self.results: list[Shaped] = _shapes(jax.tree.leaves(self._lowered.out_info))
         # For want of donation: each is read and written once more.
         self.copies: list[Shaped] = _shapes(jax.tree.leaves([launch.structs[i] for i in launch.spared]))
@@ -136,32 +137,38 @@ class Work:
 
     def flops_by(self, rules: Mapping[str, Any]) -> tuple[dict[str, float], float]:
         """Return the operations by dtype, without those that have a rule, and the seconds that rules say."""
-        products: Counter[str] = Counter()
-        others: Counter[str] = Counter()
-        dropped, told = 0.0, 0.0
-        waiting = [*self.operations]
+        kept, dropped, told = _Counted(), _Counted(), 0.0
+        waiting = [(each, kept) for each in self.operations]
         while waiting:
-            each = waiting.pop()
-            rule = rules.get(each.name)
+            each, into = waiting.pop()
+            rule = rules.get(each.name) if into is kept else None
             if rule is not None:
                 seconds = rule(each) if callable(rule) else rule
                 if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
                     raise ValueError(f"Cost: the rule of {each.name!r} returned {seconds!r}, which is not a time")
-                told += seconds
-                dropped += each.flops
-            elif each.inside:
-                waiting += each.inside
+                told, into = told + seconds, dropped
+            if each.inside:
+                waiting += [(part, into) for part in each.inside]
             elif each.flops:
-                found = products if each.name in _PRODUCTS else others
+                found = into.products if each.name in _PRODUCTS else into.others
                 found[each.operands[0].dtype] += each.flops
         # XLA counts products as we do; of the rest it fuses and drops some.
-        rest = max(self.flops - products.total() - dropped, 0.0)
-        whole = others.total()
-        for name, count in others.items():
-            products[name] += rest * count / whole
-        if not whole and rest and not told:
-            products["float32"] += rest
-        return dict(products), told
+        rest = max(self.flops - kept.products.total() - dropped.products.total(), 0.0)
+        whole = kept.others.total() + dropped.others.total()
+        flops = kept.products
+        for name, count in kept.others.items():
+            flops[name] += rest * count / whole
+        if not whole and not told:
+            flops["float32"] += rest
+        return dict(flops), told
+
+
+class _Counted:
+    """Floating-point operations by dtype."""
+
+    def __init__(self) -> None:
+        self.products: Counter[str] = Counter()
+        self.others: Counter[str] = Counter()
 
 
 def _shapes(structs: Any) -> list[Shaped]:
@@ -233,6 +240,8 @@ def _flops_of(op: Any, operands: tuple[Shaped, ...], results: tuple[Shaped, ...]
         kernel = _KERNEL.search(str(op.attributes["dimension_numbers"]))
         outs = [n for n, name in enumerate(kernel[1].split(",")) if name.strip() == "o"] if kernel else []
         return 2.0 * size * math.prod(operands[1].shape) / math.prod([operands[1].shape[n] for n in outs])
+    if op.name == "stablehlo.sort":
+        return float(size) * math.ceil(math.log2(max(size, 2)))
     floats = _is_float(results[0].dtype)
     return float(max(size, math.prod(operands[0].shape)) if "reduce" in op.name else size) if floats else 0.0
 
