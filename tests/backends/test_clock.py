@@ -179,7 +179,7 @@ def test_a_stream_is_a_decorator_and_ends_with_an_error():
     with chip.report() as report:
         twice(x)
         with pytest.raises(ZeroDivisionError), side:
-            1 / 0  # noqa: B018
+            raise ZeroDivisionError
         x * 2
     assert [span.stream for span in report.timeline().spans] == [side.number, 0]
 
@@ -257,14 +257,14 @@ def test_a_timeline_is_drawn_and_written_for_perfetto(tmp_path):
     assert (program["name"], program["ts"], program["dur"]) == ("mul", pytest.approx(100), pytest.approx(1000))
     picture = (tmp_path / "time.svg").read_text()
     assert "device to host" in picture
-    assert "mul: 100 µs to 1.1 ms" in picture
+    assert ">mul</text>" in picture
+    assert "0 to 5.1 ms" in picture
     assert "device to host" in (tmp_path / "time.txt").read_text()
     assert "<svg" in found._repr_html_()
     assert "simulated, with overlap" in str(report)
     assert report.as_dict()["timeline"]["seconds"] == pytest.approx(found.seconds)
     with pytest.raises(ValueError, match="a timeline is not a graph"):
         found.save(tmp_path / "time.dot")
-    assert xgrad.viz  # pictures are there
 
 
 def test_a_registered_backend_has_streams_by_its_name():

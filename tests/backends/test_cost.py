@@ -120,7 +120,9 @@ def test_rules_stand_in_place_of_arithmetic(execution):
     (op, *_) = seen
     assert (op.name, op.flops, op.bytes) == ("stablehlo.dot_general", 2 * 16**3, 3 * 4 * 256)
     assert [(*shaped,) for shaped in op.operands] == [((16, 16), "float32")] * 2
-    by_name = reported(slow | dict(rules={"matmul": lambda op: op.flops, "sort": 0}), work, (16, 16), execution=execution)
+    by_name = reported(
+        slow | dict(rules={"matmul": lambda op: op.flops, "sort": 0}), work, (16, 16), execution=execution
+    )
     assert by_name.estimate().compute == pytest.approx(2 * 16**3, abs=0.1)
     derivative = slow | dict(rules={"MatmulBackward0": 7.0, "stablehlo.dot_general": 0.0})
 
@@ -135,7 +137,9 @@ def test_padding_to_tiles_takes_memory_and_time(execution):
     tiles = MEMORY | dict(tiles=(8, 128))
     plain, padded = (reported(cost, lambda x: x + 1, (1024, 2), execution=execution) for cost in (MEMORY, tiles))
     assert padded.estimate().memory == pytest.approx(64 * plain.estimate().memory, rel=1e-3)
-    chip = xgrad.Backend("chip", cost=xgrad.Cost(tiles={"float32": (8, 128), "bfloat16": (16, 128)}), execution=execution)
+    chip = xgrad.Backend(
+        "chip", cost=xgrad.Cost(tiles={"float32": (8, 128), "bfloat16": (16, 128)}), execution=execution
+    )
     before = chip._runtime.memory.used
     kept = [xgrad.ones(3, 2, device=chip), xgrad.ones(3, 2, device=chip, dtype=xgrad.bfloat16)]
     kept.append(xgrad.ones(5, device=chip, dtype=xgrad.int8))

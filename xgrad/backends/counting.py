@@ -91,9 +91,7 @@ class Counting:
         if not self.reports or not program.lazy:
             return
         structs, reads, donate = jax.tree.map(struct, values), program.role == "read", (0,) if writing else ()
-        launch = Launch(
-            program.name, program.run, structs, False, shard is not None, donate, reads, writing, spared
-        )
+        launch = Launch(program.name, program.run, structs, False, shard is not None, donate, reads, writing, spared)
         key = (*key, donate, spared)
         for events in self.reports:
             events.launch(key, launch)

@@ -31,10 +31,9 @@ class DeviceQueue(Queue):
 
     def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
         runtime = self.runtime
-        if runtime.clock is not None:
-            if self.stream is not state.stream:
-                self.evaluate("another stream")
-                self.stream = state.stream
+        if runtime.clock is not None and self.stream is not state.stream:
+            self.evaluate("another stream")
+            self.stream = state.stream
         if runtime.reports:
             runtime.noted(program)
         out = super().note(program, operands, owners)

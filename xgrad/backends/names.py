@@ -22,6 +22,8 @@ class DeviceModule:
     def __init__(self, backend: Any) -> None:
         self.__name__ = f"xgrad.{backend.name}"
         self._backend = backend
+        self.Stream = lambda device=None, priority=0: Stream(backend, priority=priority)
+        self.Event = lambda enable_timing=False, **options: Event(backend, enable_timing=enable_timing, **options)
 
     def __repr__(self) -> str:
         return f"<device module '{self.__name__}'>"
@@ -60,15 +62,7 @@ class DeviceModule:
         """Run what waits in this thread; with a Cost the simulated host waits for all."""
         synchronize(self._backend._runtime)
 
-    def Stream(self, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
-        """Return a stream of the backend."""
-        return Stream(self._backend, priority=priority)
-
-    def Event(self, enable_timing: bool = False, **kwargs: Any) -> Event:
-        """Return an event of the backend."""
-        return Event(self._backend, enable_timing=enable_timing)
-
-    def stream(self, stream: Stream) -> Stream:
+    def stream(self, stream: Any) -> Any:
         """Return the stream, which is a block."""
         return stream
 

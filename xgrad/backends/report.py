@@ -22,7 +22,8 @@ _MOST = 12  # rows of a list; more are summed up
 
 class Estimate(NamedTuple):
     """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link, the
-    host, which computes in place of the backend, and chips' links.  With a target, `chip` stands for arithmetic and memory.
+    host, which computes in place of the backend, and the links between chips.  With a target, `chip` stands for
+    arithmetic and memory.
     """
 
     host: float

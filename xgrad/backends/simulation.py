@@ -23,7 +23,7 @@ from .work import Work
 
 
 class Span(NamedTuple):
-    """What a queue does from `start` to `end`, in seconds; `stream`: the number of its stream, 0 for the default one."""
+    """What a queue does from `start` to `end`, in seconds; `stream`: the number of its stream, 0 for the default."""
 
     queue: str
     name: str

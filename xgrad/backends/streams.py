@@ -6,10 +6,10 @@
 import itertools
 from typing import Any
 
+from ..base.declared import DeclaredPlace
 from ..base.decorators import in_block
 from ..base.devices import device as device_of
 from ..base.devices import placement_of
-from ..base.declared import DeclaredPlace
 from ..base.unsupported import STREAMS, explained
 from ..config import Block, state
 from .clock import RECORD, SYNC, WAIT, Mark
@@ -139,7 +139,9 @@ class Event:
         return device_of(self._runtime.backend)
 
     def __repr__(self) -> str:
-        return f"<xgrad.Event on {self._runtime.backend.name}:0, {'not recorded' if self._mark is None else 'recorded'}>"
+        return (
+            f"<xgrad.Event on {self._runtime.backend.name}:0, {'not recorded' if self._mark is None else 'recorded'}>"
+        )
 
     def record(self, stream: Stream | None = None) -> None:
         """Note that all that is on the stream so far, by default the current one, comes before the event."""

@@ -14,8 +14,8 @@ _WIDE = 48  # characters of a bar
 class Timeline(Tabled):
     """When the host, the programs and the transfers of a report begin and end, in simulated seconds.
 
-    `spans`: a list of (queue, name, start, end, stream, bytes).  `seconds`: when all is done.  `busy`: {queue: seconds}.
-    `exposed`: {queue: the seconds of it in which no program runs}.  `moves`: what a fast memory moved.
+    `spans`: a list of (queue, name, start, end, stream, bytes).  `seconds`: when all is done.
+    `busy`: {queue: seconds}.  `exposed`: {queue: the seconds of it in which no program runs}.  `moves`: what a fast memory moved.
     Prints as a table with bars, and is a picture in a notebook; `save(path)` writes that (`.svg`, `.html`, `.txt`),
     or a trace for Perfetto (`.json`).
     """
@@ -58,7 +58,9 @@ class Timeline(Tabled):
         ]  # fmt: skip
         for name, moved in self.moves.items():
             told = f"{number(moved['count'])}, {size(moved['bytes'])}"
-            rows.append(Row(f"moved {name}{'to' * (name == 'in')} the fast memory".replace("out the", "out of the"), (told,), 1))
+            rows.append(
+                Row(f"moved {name}{'to' * (name == 'in')} the fast memory".replace("out the", "out of the"), (told,), 1)
+            )
         return rows
 
     def table(self) -> Table:

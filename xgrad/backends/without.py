@@ -61,9 +61,7 @@ def lacking(backend: str, patterns: Iterable[str], field: str = "without") -> fr
             continue
         matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
         if not matched and pattern != "complex":
-            raise ValueError(
-                f"Backend '{backend}': {field}={pattern!r} matches no operator. {instead(pattern, known)}"
-            )
+            raise ValueError(f"Backend '{backend}': {field}={pattern!r} matches no operator. {instead(pattern, known)}")
         found |= matched
     return frozenset(found)
 

@@ -1,7 +1,7 @@
 """Work: what a program does, as its `Cost` is asked for it: arithmetic and bytes by dtype, operations, collectives.
 
-Totals are XLA's counts of the compiled program.  How they divide among dtypes and operations is read from its StableHLO,
-only if a Cost asks.
+Totals are XLA's counts of the compiled program.  How they divide among dtypes and operations is read from its
+StableHLO, only if a Cost asks.
 """
 
 import math
@@ -117,7 +117,9 @@ class Work:
             plain[shaped.dtype] += tiled(*shaped, None)
             padded[shaped.dtype] += tiled(*shaped, tiles)
         whole = plain.total()
-        found = Counter({name: self.moved * padded[name] / whole for name in plain} if whole else {"float32": self.moved})
+        found = Counter(
+            {name: self.moved * padded[name] / whole for name in plain} if whole else {"float32": self.moved}
+        )
         for shaped in self.copies:
             found[shaped.dtype] += 2 * tiled(*shaped, tiles)
         return dict(found)
@@ -167,8 +169,8 @@ class _Counted:
     """Floating-point operations by dtype."""
 
     def __init__(self) -> None:
-        self.products: Counter[str] = Counter()
-        self.others: Counter[str] = Counter()
+        self.products: Any = Counter()  # its values are floats
+        self.others: Any = Counter()
 
 
 def _shapes(structs: Any) -> list[Shaped]:
@@ -195,9 +197,9 @@ def _named(short: str) -> str:
     return f"{'uint' if short.startswith('u') else 'int'}{short.lstrip('uis')}"
 
 
-def _shaped(kind: Any) -> Shaped | None:
-    found = _TENSOR.match(str(kind))
-    return None if found is None else Shaped(tuple(map(int, found[1].split("x")[:-1])), _named(found[2]))
+def _tensors(values: Any) -> tuple[Shaped, ...]:
+    found = [_TENSOR.match(str(value.type)) for value in values]
+    return tuple([Shaped(tuple(map(int, f[1].split("x")[:-1])), _named(f[2])) for f in found if f is not None])
 
 
 def _operations(region: Any, functions: Mapping[str, Any]) -> Iterator[Operation]:
@@ -207,8 +209,7 @@ def _operations(region: Any, functions: Mapping[str, Any]) -> Iterator[Operation
             op = each.operation
             if op.name.endswith("return"):
                 continue
-            operands = tuple([s for o in op.operands if (s := _shaped(o.type)) is not None])
-            results = tuple([s for o in op.results if (s := _shaped(o.type)) is not None])
+            operands, results = _tensors(op.operands), _tensors(op.results)
             name, inside = op.name, ()
             if name in ("func.call", "call"):
                 callee = op.attributes["callee"].value
@@ -267,4 +268,3 @@ def collectives(text: str) -> list[Collective]:
         devices = 2 if group is None else len(group[1].split(",")) if group[1] is not None else int(group[3])
         found.append(Collective(kind, size, devices))
     return found
-

@@ -61,19 +61,19 @@ def svg(layout: Layout, standalone: bool = True) -> str:
     wide = max([layout.width, *texts]) + 16
     high = top + layout.height + foot + 8
     parts = [
-        f'<svg class="xgrad-viz" xmlns="http://www.w3.org/2000/svg" width="{number(wide)}" height="{number(high)}" '
-        f'viewBox="0 0 {number(wide)} {number(high)}" role="img" font-family="{FAMILY}">'
+        f'<svg class="xgrad-viz" xmlns="http://www.w3.org/2000/svg" width="{_n(wide)}" height="{_n(high)}" '
+        f'viewBox="0 0 {_n(wide)} {_n(high)}" role="img" font-family="{FAMILY}">'
         f"<title>{escape(scene.title or 'xgrad.viz')}</title>"
     ]
     if standalone:
         parts.append(f"<style>{STYLE}</style>")
     if scene.title:
-        parts.append(line_of_text(scene.title, 8, 15, HEADING, "ink", bold=True))
-    parts.append(f'<g transform="translate({number(8 + (wide - 16 - layout.width) / 2)} {number(top)})">')
+        parts.append(_text(scene.title, 8, 15, HEADING, "ink", bold=True))
+    parts.append(f'<g transform="translate({_n(8 + (wide - 16 - layout.width) / 2)} {_n(top)})">')
     _draw(layout, parts)
     parts.append("</g>")
     for i, line in enumerate(scene.foot):
-        parts.append(line_of_text(line, 8, top + layout.height + 16 + LINE_ROOM * i, LINE, "soft"))
+        parts.append(_text(line, 8, top + layout.height + 16 + LINE_ROOM * i, LINE, "soft"))
     parts.append("</svg>")
     return "".join(parts)
 
@@ -81,24 +81,24 @@ def svg(layout: Layout, standalone: bool = True) -> str:
 def _draw(layout: Layout, parts: list[str]) -> None:
     line = COLOURS["line"][0]
     for edge, curve in zip(layout.scene.edges, layout.curves):
-        path = "".join(c + " ".join(f"{number(x)} {number(y)}" for x, y in points) for c, points in curve.path)
+        path = "".join(c + " ".join(f"{_n(x)} {_n(y)}" for x, y in points) for c, points in curve.path)
         dashed = ' stroke-dasharray="4 3"' if edge.dashed else ""
         parts.append(f'<path class="xv-edge" d="{path}" fill="none" stroke="{line}" stroke-width="1.2"{dashed}/>')
         x, y = curve.end
         if layout.scene.direction == "down":
-            head = f"M{number(x)} {number(y)}l-3.5 -6h7z"
+            head = f"M{_n(x)} {_n(y)}l-3.5 -6h7z"
         else:
-            head = f"M{number(x)} {number(y)}l-6 -3.5v7z"
+            head = f"M{_n(x)} {_n(y)}l-6 -3.5v7z"
         parts.append(f'<path class="xv-head" d="{head}" fill="{line}"/>')
         if edge.label and curve.label is not None:
-            parts.append(line_of_text(edge.label, *curve.label, LABEL, "soft"))
+            parts.append(_text(edge.label, *curve.label, LABEL, "soft"))
     for box, place, inner in zip(layout.scene.boxes, layout.boxes, layout.inner):
         members = f' data-n="{" ".join(map(str, box.members))}"' if box.members else ""
-        parts.append(f'<g class="xv-node" transform="translate({number(place.x)} {number(place.y)})"{members}>')
+        parts.append(f'<g class="xv-node" transform="translate({_n(place.x)} {_n(place.y)})"{members}>')
         _box(box, place.width, place.height, parts)
         if inner is not None:
             down = HEADING_ROOM + 8 + LINE_ROOM * len(box.lines)
-            parts.append(f'<g transform="translate({number((place.width - inner.width) / 2)} {number(down)})">')
+            parts.append(f'<g transform="translate({_n((place.width - inner.width) / 2)} {_n(down)})">')
             _draw(inner, parts)
             parts.append("</g>")
         parts.append("</g>")
@@ -109,29 +109,29 @@ def _box(box: Box, wide: float, high: float, parts: list[str]) -> None:
     round_ = high / 2 if kind in ("leaf", "port", "result") and high < 40 else 6
     dashed = ' stroke-dasharray="5 3"' if kind in ("block", "port") else ""
     parts.append(
-        f'<rect class="xv-box xv-{kind}" width="{number(wide)}" height="{number(high)}" rx="{number(round_)}" '
+        f'<rect class="xv-box xv-{kind}" width="{_n(wide)}" height="{_n(high)}" rx="{_n(round_)}" '
         f'fill="{COLOURS[kind][0]}" stroke="{COLOURS["line"][0]}"{dashed}/>'
     )
     if kind == "port":
-        parts.append(line_of_text(box.heading, wide / 2, high / 2 + 3.7, LINE, "soft", middle=True))
+        parts.append(_text(box.heading, wide / 2, high / 2 + 3.7, LINE, "soft", middle=True))
         return
-    parts.append(line_of_text(box.heading, wide / 2, 17, HEADING, "ink", bold=True, middle=True))
+    parts.append(_text(box.heading, wide / 2, 17, HEADING, "ink", bold=True, middle=True))
     for i, (text, kind) in enumerate(box.lines):
         colour = "hook" if kind == "hook" else "ink" if kind == "plain" else "soft"
-        parts.append(line_of_text(text, wide / 2, HEADING_ROOM + 13 + LINE_ROOM * i, LINE, colour, middle=True))
+        parts.append(_text(text, wide / 2, HEADING_ROOM + 13 + LINE_ROOM * i, LINE, colour, middle=True))
 
 
-def line_of_text(text: str, x: float, y: float, size: float, colour: str, bold: bool = False, middle: bool = False) -> str:
+def _text(text: str, x: float, y: float, size: float, colour: str, bold: bool = False, middle: bool = False) -> str:
     """One line of text, with the width that was measured for it."""
     if not text:
         return ""
     weight = ' font-weight="bold"' if bold else ""
     anchor = ' text-anchor="middle"' if middle else ""
     return (
-        f'<text class="xv-{colour}" x="{number(x)}" y="{number(y)}" font-size="{size:g}" fill="{COLOURS[colour][0]}"{weight}'
-        f'{anchor} textLength="{number(width(text, size, bold))}" lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
+        f'<text class="xv-{colour}" x="{_n(x)}" y="{_n(y)}" font-size="{size:g}" fill="{COLOURS[colour][0]}"{weight}'
+        f'{anchor} textLength="{_n(width(text, size, bold))}" lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
     )
 
 
-def number(number: float) -> str:
+def _n(number: float) -> str:
     return f"{number:.1f}".rstrip("0").rstrip(".")
