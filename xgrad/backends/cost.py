@@ -58,7 +58,7 @@ class Cost:
     host computes waits for two.  `host_flops`, `host_bandwidth`: of the host, for what it computes.
 
     `rules`: {operator, or operation of StableHLO: seconds}, in place of its arithmetic; its bytes still count.  A
-    number, or a function of an `xgrad.backends.Operation`: {"sort": 1e-3, "stablehlo.gather": lambda op: op.bytes / 1e9}.
+    number, or a function of an `xgrad.backends.Operation`: {"sort": 1e-3, "matmul": lambda op: op.flops / 1e13}.
     `tiles`: the last dimensions of arrays are stored in whole tiles, (8, 128); a dict has them by dtype.  Padding
     counts in the backend's memory and in the time.
     `fast`: bytes of a second, faster memory, of `fast_bandwidth`.  A program reads what is there, and what it made,

@@ -15,7 +15,8 @@ class Timeline(Tabled):
     """When the host, the programs and the transfers of a report begin and end, in simulated seconds.
 
     `spans`: a list of (queue, name, start, end, stream, bytes).  `seconds`: when all is done.
-    `busy`: {queue: seconds}.  `exposed`: {queue: the seconds of it in which no program runs}.  `moves`: what a fast memory moved.
+    `busy`: {queue: seconds}.  `exposed`: {queue: the seconds of it in which no program runs}.
+    `moves`: what a fast memory moved.
     Prints as a table with bars, and is a picture in a notebook; `save(path)` writes that (`.svg`, `.html`, `.txt`),
     or a trace for Perfetto (`.json`).
     """
