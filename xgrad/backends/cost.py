@@ -136,7 +136,7 @@ class Cost:
     def parts(self, work: Work, traffic: tuple[float, float] | None = None) -> Parts:
         """Return the seconds of a program, without its launch.
 
-        `traffic`: of its bytes, those of the memory, and those of the fast one.
+        `traffic`: its bytes from and to the memory, and from and to the fast one.
         """
         if isinstance(self.flops, Mapping) or self.rules:
             flops, compute = work.flops_by(self.rules)

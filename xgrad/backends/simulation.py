@@ -23,7 +23,7 @@ from .work import Work
 
 
 class Span(NamedTuple):
-    """What a queue does from `start` to `end`, in seconds; `stream`: the number of its stream, 0 for the default."""
+    """A thing that a queue does from `start` to `end`, in seconds; `stream`: the number of its stream, 0 for the default."""
 
     queue: str
     name: str
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 class Moves:
-    """What is in a fast memory, and the arrays that were moved: how many, and their bytes."""
+    """The arrays in a fast memory, and those that were moved: how many, and their bytes."""
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
@@ -43,7 +43,7 @@ class Moves:
         self.into, self.out = Sum(), Sum()
 
     def traffic(self, entry: Entry, work: Work) -> tuple[float, float]:
-        """Return the bytes that a program moves from or to the slow memory, and those of the fast one."""
+        """Return the bytes that a program moves from or to the slow memory, and from or to the fast one."""
         sizes = {number: tiled(aval.shape, aval.dtype, self._cost.tiles) for number, aval in (*entry.read, *entry.made)}
         whole = sum(sizes[number] for number, _ in (*entry.read, *entry.made))
         every = sum(work.bytes_by(self._cost.tiles).values())

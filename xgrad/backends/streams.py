@@ -33,7 +33,7 @@ class Stream(Block):
     """A queue of programs of its own, on a declared backend with a `Cost`: `with stream:` puts what runs on it.
 
     `device`: the backend, by default where new tensors are made; `priority` has no effect.
-    Programs of one stream run one after the other; those of `Cost.queues` streams at once.  A program waits for its
+    Programs of one stream run one after the other; `Cost.queues` streams run at once.  A program waits for its
     operands, whatever stream they come from, and an event for more.  All of it in simulated time
     (`report.timeline()`, `Event.elapsed_time`): values are as ever.
 

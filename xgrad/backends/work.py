@@ -63,7 +63,7 @@ class Operation(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """What the devices of a program send one another: its kind, the bytes of its result, and how many take part."""
+    """An exchange between the devices of a program: its kind, the bytes of its result, and how many take part."""
 
     kind: str
     bytes: int
@@ -89,7 +89,7 @@ class Collective(NamedTuple):
 
 
 class Work:
-    """What one program does."""
+    """The arithmetic and the bytes of one program."""
 
     def __init__(self, launch: Launch) -> None:
         with jax.ensure_compile_time_eval():
@@ -126,7 +126,7 @@ class Work:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """What the program is made of: operators if it has several, else the operations of StableHLO in one."""
+        """The parts of the program: operators if it has several, else the operations of StableHLO in one."""
         functions = {f.attributes["sym_name"].value: f for f in self._lowered.compiler_ir("stablehlo").body.operations}
         inside = tuple(_operations(functions["main"].regions[0], functions))
         if not self.fused:
