@@ -101,9 +101,8 @@ def test_a_convolution_counts_at_its_operands_dtype():
     flops = 2 * (6 * 6 * 4) * (3 * 3 * 2)
     cost = ARITHMETIC | dict(flops={"float32": flops})
     assert reported(cost, convolved, (1, 2, 8, 8), (4, 2, 3, 3)).estimate().compute == pytest.approx(1, rel=0.05)
-    bfloat = ARITHMETIC | dict(flops={"float32": 1e30, "bfloat16": flops})
-    report = reported(bfloat, convolved, (1, 2, 8, 8), (4, 2, 3, 3), dtype=xgrad.bfloat16)
-    assert report.estimate().compute == pytest.approx(1, rel=0.05)
+    other = ARITHMETIC | dict(flops={"float32": 1e30, "bfloat16": flops})
+    assert reported(other, convolved, (1, 2, 8, 8), (4, 2, 3, 3)).estimate().compute < 1e-3
 
 
 @pytest.mark.parametrize("execution", ["eager", "lazy"])
