@@ -222,6 +222,12 @@ def test_two_chips_send_one_another():
     assert report.as_dict()["between chips"] == {"count": 1, "bytes": 32}
     found = report.timeline()
     assert found.exposed["between chips"] == pytest.approx(35e-3)
+    with xgrad.mesh({"data": 2}, devices=pod):
+        a, b = xgrad.ones(64, 64, device=P("data")), xgrad.ones(64, 64, device=P())
+        with pod.report() as report:
+            kept = a @ b
+    by_dtype = xgrad.Cost(flops={"float32": 64**3}, bandwidth=1e30, launch=0, compile=0)
+    assert report.estimate(by_dtype).compute == pytest.approx(1)  # half on each
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class Work:
             self._lowered = launch.lower()
             compiled = self._lowered.compile()
         found = cost_of(compiled)
-        self.name, self.parts, self.fused = launch.name, launch.parts, launch.fused
+        self.name, self.parts, self.fused, self.spread = launch.name, launch.parts, launch.fused, launch.spread
         self.flops: float = found.flops or 0.0
         self.moved: float = found.bytes_accessed or 0.0
         given = launch.structs[1:] if launch.parts else launch.structs  # a queue's program has a unit, a number
@@ -125,9 +125,11 @@ class Work:
                 found = into.products if each.name in _PRODUCTS else into.others
                 found[each.operands[0].dtype] += each.flops
         # XLA counts products as we do; of the rest it fuses and drops some.
-        rest = max(self.flops - kept.products.total() - dropped.products.total(), 0.0)
-        whole = kept.others.total() + dropped.others.total()
-        flops = kept.products
+        products = kept.products.total() + dropped.products.total()
+        rest, whole = max(self.flops - products, 0.0), kept.others.total() + dropped.others.total()
+        # Over several devices XLA counts for one, and StableHLO has the whole.
+        share = min(1.0, self.flops / products) if self.spread and products else 1.0
+        flops = Counter({name: count * share for name, count in kept.products.items()})
         for name, count in kept.others.items():
             flops[name] += rest * count / whole
         if not whole and not told:
@@ -158,18 +160,18 @@ def _shapes(structs: Any) -> list[Shaped]:
 # -- StableHLO ---------------------------------------------------------------------------------------------------------
 
 _NAMES = {
-    "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "pred": "bool",
-    "complex<f32>": "complex64", "complex<f64>": "complex128", "c64": "complex64", "c128": "complex128",
+    "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool",
+    "complex<f32>": "complex64", "complex<f64>": "complex128",
 }  # fmt: skip
 
 
 def _named(short: str) -> str:
-    """Return the name of a dtype that MLIR or HLO calls so: "ui8" and "u8" are uint8, "f8E4M3FN" is float8_e4m3fn."""
+    """Return the name of a dtype that MLIR calls so: "ui8" is uint8, "f8E4M3FN" is float8_e4m3fn."""
     if short in _NAMES:
         return _NAMES[short]
     if short.startswith("f8"):
         return f"float8_{short[2:].lower()}"
-    return f"{'uint' if short.startswith('u') else 'int'}{short.lstrip('uis')}"
+    return f"{'uint' if short.startswith('u') else 'int'}{short.lstrip('ui')}"
 
 
 def _tensors(values: Any) -> tuple[Shaped, ...]:
