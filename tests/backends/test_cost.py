@@ -375,3 +375,14 @@ def test_dtypes_have_their_names_in_programs(dtype):
     assert report.estimate().memory == pytest.approx(2 * x._array.nbytes / MB)
     work = report._works.of(next(iter(report._events.launches)))
     assert {shaped.dtype for each in work.operations for shaped in each.operands} == {x._array.dtype.name}
+
+
+def test_a_write_that_is_refused_leaves_no_copy_to_the_next_program():
+    chip = xgrad.Backend("chip", donation=False, without=["erfinv"], fallback="error", cost=xgrad.Cost(**MEMORY))
+    x = xgrad.ones(512, 512, device=chip)
+    for _ in range(2):
+        with chip.report() as report:
+            with pytest.raises(xgrad.errors.BackendError, match="erfinv"):
+                x.erfinv_()
+            x.neg()
+    assert report.estimate().memory == pytest.approx(2)
