@@ -147,7 +147,8 @@ class Report(Tabled):
         chip = self.on_target() if cost is self._runtime.backend.cost else None
         if chip is not None and chip.seconds is not None:
             self._works.chip = {key: answer.estimated_seconds or 0.0 for key, answer in self._answers.items()}
-        return Timeline(self._runtime.backend.name, self._simulated(cost, compiles))
+        found = self._simulated(cost, compiles)
+        return Timeline(f"backend {self._runtime.backend.name}", found.spans or [], found.end, found.moves)
 
     def _simulated(self, cost: Cost, compiles: bool = False) -> Simulation:
         log = self._events.log
