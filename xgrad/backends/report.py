@@ -91,6 +91,11 @@ class Report(Tabled):
         return self._events.fallen
 
     @property
+    def _is_roofline(self) -> bool:
+        """True if the programs are lowered for an estimate anyway."""
+        return self._runtime.backend.cost is not None and self._runtime.backend.target is None
+
+    @property
     def bytes_accessed(self) -> int:
         """The bytes that all programs read and write, as XLA counts them.  Asking lowers each program once more."""
         return int(sum(count * self._cost(key, launch)[1] for key, (launch, count) in self._events.launches.items()))
@@ -212,7 +217,7 @@ class Report(Tabled):
             "faults": [fault._asdict() for fault in events.faults],
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
             "peak memory": events.peak,
-            "bytes accessed": None if self._runtime.backend.cost is None else self.bytes_accessed,
+            "bytes accessed": self.bytes_accessed if self._is_roofline else None,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
             "target": None if chip is None else chip.as_dict(),
         }
@@ -268,7 +273,7 @@ class Report(Tabled):
         both("from the host", events.received)
         both("to the host", events.sent)
         row("peak memory", size(events.peak))
-        if self._runtime.backend.cost is not None:
+        if self._is_roofline:
             row("bytes accessed", size(self.bytes_accessed))
         if (chip := self.on_target()) is not None:
             found += chip.rows(events.peak)

@@ -30,9 +30,7 @@ class Program:
     label: str
     role: str
     operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
-    parts: (
-        Any  # of a write through a view: the view's programs; the kernel that computes the new value, None: it is given
-    )
+    parts: Any  # of a write through a view: the view's programs, and the kernel that computes what is written, if any
     place: Any  # the declared backend on which a program without operands runs
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
