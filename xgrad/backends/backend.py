@@ -23,15 +23,16 @@ from .active import Active
 from .aliasing import POLICIES
 from .cost import Cost
 from .faults import Faults
+from .products import formats_named
 from .report import Report
 from .runtime import Runtime
-from .without import dtypes_left, dtypes_named, lacking, named
+from .without import DTYPES, dtypes_left, dtypes_named, lacking, named
 from .without_hlo import operations_named
 
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Backend:
     """A device that is declared, and whose computing JAX's device `on` does: tensors live on `name:0`.
 
@@ -43,6 +44,8 @@ class Backend:
     `execution`: "eager", or "lazy": operators are noted, and run together as one XLA program when a value is read, by
     `xgrad.sync()`, and after 2,000 operations.
     `dtypes`: those that it computes in, None for all; others it stores, if it falls back.
+    `stores`: dtypes that it stores, casts and moves, and does not compute in; of others than these and `dtypes` no
+    tensor can be on it.  None: it stores all, if it falls back, else `dtypes` only.
     `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
     lacking too.  "complex" is all operators on complex numbers, "sorting" all that are made of a sort; the name of a
     dtype ("float64") is all operators with that dtype.  What has a lowering is not lacking.
@@ -54,6 +57,7 @@ class Backend:
     derivatives stay; a `jax.custom_vjp` brings its own.
     `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it has
     a memory of its own), "refuse", or an `xgrad.ViewRule` with the backend's own functions; "*" is all other views.
+    `runtime_starts`: False if the starts of slices are constants of their programs: each choice is a program.
     `donation`: False if a write in place copies the storage.
     `aliasing`: when a write through a view reaches the other tensors of its storage.  "write_through", at once, in the
     storage's memory; "regenerate", when one of them is read (functionalization: what is written waits until then);
@@ -69,6 +73,8 @@ class Backend:
     `passes`: functions from a closed jaxpr (`jax.make_jaxpr`) to another one, through which each program goes before it
     is lowered: an operator's, a view's, a queue's, a compiled step's.  `xgrad.backends.passes` has two, and what makes
     them short.  `verify_passes`: True if each program also runs without them, and other values are an error.
+    `products`: the number format to which operands of products are rounded ("bfloat16", "float8_e4m3fn", "tf32"), and
+    `accumulate`: the one in which they are summed ("float32", "float16"); in gradients too.  None: as they are.
     `fuse`: how what was noted is cut into programs: "all", one; "operator", one for each; n, at most n operators in
     one; a list of operators, as in `without`: these are programs of their own.
     `pending`: a lazy backend's operations that wait at most, before they run.
@@ -91,11 +97,13 @@ class Backend:
     strides: bool = False
     execution: str = "eager"
     dtypes: Sequence[Any] | None = None
+    stores: Sequence[Any] | None = None
     without: Sequence[str] = ()
     without_hlo: Sequence[str] = ()
     fallback: str = "host"
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     views: Mapping[str, Any] = field(default_factory=dict)
+    runtime_starts: bool = True
     donation: bool = True
     aliasing: str = "write_through"
     memory: int | None = None
@@ -104,6 +112,8 @@ class Backend:
     faults: Faults | None = None
     passes: Sequence[Callable[[Any], Any]] = ()
     verify_passes: bool = False
+    products: str | None = None
+    accumulate: str | None = None
     fuse: int | str | Sequence[str] | None = None
     pending: int = MOST
     _runtime: Any = field(default=None, init=False, repr=False, compare=False)
@@ -115,7 +125,7 @@ class Backend:
             raise ValueError(
                 f"Backend: the name is an identifier and none of {', '.join(_TAKEN)}, but got {self.name!r}"
             )
-        for name in ("strides", "donation", "verify_passes"):
+        for name in ("strides", "runtime_starts", "donation", "verify_passes"):
             if not isinstance(value := getattr(self, name), bool):
                 raise TypeError(f"Backend '{self.name}': {name} must be True or False, but got {value!r}")
         if self.execution not in ("eager", "lazy"):
@@ -145,23 +155,28 @@ class Backend:
             )
         if isinstance(self.pending, bool) or not isinstance(self.pending, int) or self.pending < 1:
             raise ValueError(f"Backend '{self.name}': pending is a number of operations, but got {self.pending!r}")
+        formats_named(self.name, self.products, self.accumulate)
         object.__setattr__(self, "fuse", self._fuse())
         object.__setattr__(self, "passes", (*self.passes,))
         given = {named(self.name, name): function for name, function in self.lowerings.items()}
         dtypes = None if self.dtypes is None else dtypes_named(self.name, self.dtypes)
+        stores = None if self.stores is None else dtypes_named(self.name, self.stores, "stores")
         for name, value in (
             ("lowerings", MappingProxyType(given)),
             ("views", MappingProxyType(rules_named(self.name, self.views))),
             ("without", tuple(self.without)),
             ("without_hlo", operations_named(self.name, self.without_hlo)),
             ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
+            ("stores", None if stores is None else tuple(sorted(dtype.name for dtype in stores))),
         ):
             object.__setattr__(self, name, value)
+        if stores and dtypes is None:
+            dtypes = DTYPES - stores
         on = self._devices()
         if self.target is not None:
             self._aim(len(on))
         missing = lacking(self.name, self.without) - given.keys()
-        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without)))
+        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without), stores))
 
     def _fuse(self) -> int | tuple[str, ...] | None:
         """Return `fuse` in one form: a number, names, or None.  Raises `ValueError` for any other value."""
@@ -210,6 +225,15 @@ class Backend:
         if several:
             object.__setattr__(self, "on", (*self.on,))
         return on
+
+    def __repr__(self) -> str:
+        """Return the declaration: what differs from the defaults."""
+        text = f"Backend({self.name!r}"
+        for f in dataclasses.fields(self)[1:]:
+            value = getattr(self, f.name)
+            if f.repr and value != (f.default if f.default_factory is dataclasses.MISSING else f.default_factory()):
+                text += f", {f.name}={dict(value) if isinstance(value, Mapping) else value!r}"
+        return f"{text})"
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))
