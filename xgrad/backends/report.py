@@ -100,6 +100,11 @@ class Report(Tabled):
         return self._events.fallen
 
     @property
+    def _is_roofline(self) -> bool:
+        """True if the programs are lowered for an estimate anyway."""
+        return self._runtime.backend.cost is not None and self._runtime.backend.target is None
+
+    @property
     def bytes_accessed(self) -> int:
         """The bytes that all programs read and write, as XLA counts them.  Asking compiles each program once more."""
         launches = self._events.launches.items()
@@ -239,7 +244,7 @@ class Report(Tabled):
             "transfers": [{**key._asdict(), **told(found)} for key, found in events.transfers.items()],
             "between chips": told(events.between),
             "peak memory": events.peak,
-            "bytes accessed": None if self._runtime.backend.cost is None else self.bytes_accessed,
+            "bytes accessed": self.bytes_accessed if self._is_roofline else None,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
             "target": None if chip is None else chip.as_dict(),
             "timeline": None if estimate is None or events.log is None else self.timeline().as_dict(),
@@ -316,7 +321,7 @@ class Report(Tabled):
                 row("  others", f"{len(those) - _MOST} more lines, which as_dict() has")
         both("between chips, by resharding", events.between)
         row("peak memory", size(events.peak))
-        if self._runtime.backend.cost is not None:
+        if self._is_roofline:
             row("bytes accessed", size(self.bytes_accessed))
         if (chip := self.on_target()) is not None:
             found += chip.rows(events.peak)

@@ -157,11 +157,17 @@ class Runtime(Counting):
         return self.adopted(out, operands, values, layout)
 
     def write(
-        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any = None
+        self,
+        out: list[Any],
+        box: list[Any],
+        alone: bool,
+        program_of: Any,
+        operands: tuple[Any, ...],
+        holder: Any = None,
     ) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
 
-        Without a holder it is a gradient: nobody has views of it.
+        `holder`: a tensor or a storage; None for a gradient, which belongs to none.
 
         A backend without donation writes a copy.
         """
@@ -192,10 +198,8 @@ class Runtime(Counting):
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self.lacks(program, (whole, *operands)):
             self.copying = mine and not self.backend.donation
-            try:
-                out.append(self._as_before(program(whole, *operands), whole))
-            finally:
-                self.copying = False
+            out.append(self._as_before(program(whole, *operands), whole))
+            self.copying = False
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
         if self.constants is not None:
@@ -416,8 +420,6 @@ class Runtime(Counting):
             transfer = Transfer(direction, why, here())
             for events in self.reports:
                 events.transfer(transfer, size)
-
-
 
 
 def _is_pending(x: Any) -> bool:
