@@ -3,9 +3,12 @@
 Invariant: nothing is counted while no report is open.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from ..execution.source import lines, outside
 
 FROM, TO = "from the host", "to the host"
 
@@ -45,7 +48,7 @@ class Fault(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What went over the host's link, in which direction ("from the host" or "to the host"), why, and by which line."""
+    """A value that went over the host's link: the direction ("from the host" or "to the host"), why, and the line."""
 
     direction: str
     why: str
@@ -107,11 +110,6 @@ class Events:
         """Count a program that ran."""
         self.launches.setdefault(key, [launch, 0])[1] += 1
 
-    def transfer(self, transfer: Transfer, size: int) -> None:
-        """Count what went over the host's link."""
-        (self.sent if transfer.direction == TO else self.received).add(size)
-        self.transfers.setdefault(transfer, Sum()).add(size)
-
     @property
     def fallen(self) -> int:
         """The number of operators that the host computed."""
@@ -120,3 +118,12 @@ class Events:
     def fallback(self, fallback: Fallback, size: int) -> None:
         """Count an operator that the host computed; `size`: its bytes over the link."""
         self.fallbacks.setdefault(fallback, Sum()).add(size)
+
+
+def count_transfer(reports: Sequence[Events], direction: str, why: str, size: int) -> None:
+    """Count what goes over the host's link, by the user's line that runs now."""
+    if reports:
+        transfer = Transfer(direction, why, lines(outside(sys._getframe(1))))
+        for events in reports:
+            (events.sent if direction == TO else events.received).add(size)
+            events.transfers.setdefault(transfer, Sum()).add(size)

@@ -37,7 +37,7 @@ from ..execution.runner import runner
 from ..execution.scalars import one
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
-from .events import FROM, TO, Events, Fallback, Launch, Transfer
+from .events import FROM, TO, Events, Fallback, Launch, count_transfer
 from .launching import Launching
 from .lazily import queue_of
 from .lowering import is_lowered, lowered
@@ -382,7 +382,7 @@ class Runtime:
         if committed and layout is None:
             array = np.asarray(array)  # committed to none, as all arrays of this backend
         p = self.adopt(jax.numpy.asarray(array), layout)
-        self._transfer(FROM, "a tensor", p.nbytes)
+        count_transfer(self.reports, FROM, "a tensor", p.nbytes)
         p.owned = False  # it may share the memory of what it was made of
         return p
 
@@ -404,14 +404,8 @@ class Runtime:
         """Return the plain array behind one of this backend, for the host or another device."""
         if self.launching is not None:
             self.launching.transfer()
-        self._transfer(TO, why, array.nbytes)
+        count_transfer(self.reports, TO, why, array.nbytes)
         return array
-
-    def _transfer(self, direction: str, why: str, size: int) -> None:
-        if self.reports:
-            transfer = Transfer(direction, why, here())
-            for events in self.reports:
-                events.transfer(transfer, size)
 
 
 def here() -> str:

@@ -270,7 +270,7 @@ def _when(comparison: Findings) -> str:
 def plot(comparison: Findings, ax: Any = None) -> Any:
     """Draw horizontal bars, each pair relative to its larger one, with the values written beside them.
 
-    A pair is pale where there is no difference, or none of times beyond chance.
+    A pair is pale where the paths are alike: times, where chance explains what they differ by.
     """
     drawn = bars(comparison)
     ax = axes(ax, 7, 0.62 * len(drawn) + 1.2)
@@ -293,7 +293,5 @@ def plot(comparison: Findings, ax: Any = None) -> Any:
     legend = ax.legend(loc="upper center", bbox_to_anchor=(0.45, 0.0), ncols=2, frameon=False, fontsize=9)
     for handle in legend.legend_handles:
         handle.set_alpha(1.0)
-    ax.set_xlabel(
-        f"pale: no difference, or none of times beyond chance\n{_when(comparison)}", fontsize=7.5, labelpad=26
-    )
+    ax.set_xlabel(f"pale: alike, or different by no more than chance\n{_when(comparison)}", fontsize=7.5, labelpad=26)
     return ax
