@@ -80,6 +80,11 @@ def test_counts_and_times(result):
     assert found["cpu"]["report"] is None
     assert found["chip"]["seconds"] > 0
     assert found["chip, without=sort, fallback=error"]["seconds"] is None
+    assert len(found["cpu"]["times"]) == 1
+    assert found["cpu"]["circumstances"]["jax"] == jax.__version__
+    for form in (str(result), result._repr_html_()):
+        assert f"jax {jax.__version__}" in form
+        assert "time here: measured too seldom to say which takes longer, chip or " in form
     json.dumps(found)
 
 

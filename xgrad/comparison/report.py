@@ -55,9 +55,8 @@ def times_said(comparison: Findings) -> list[str]:
     reports = [comparison.paths[path] for path in PATHS]
     found = [(label, {r.name: r.times[what] for r in reports if what in r.times}) for what, label in _TIMED.items()]
     lines = [text for label, times in found if len(times) == len(PATHS) for text in said(label, times)]
-    return [*lines, "times: A B B A, medians ± half the distance of the quartiles; compiles without caches"] * bool(
-        lines
-    )
+    how = "times: in turns, A B B A, medians ± half the distance of the quartiles; compiles find no cache"
+    return [*lines, how] if lines else []
 
 
 def _costs(costs: list[Cost], times: list[Any] | None = None, depth: int = 1) -> Iterator[Row]:
