@@ -166,3 +166,9 @@ def test_an_error_says_on_which_backend_it_came(inputs):
     with pytest.raises(ArithmeticError) as caught:
         xgrad.compare(fails, inputs[0], backends=["cpu", chip], timing=False)
     assert "on the backend chip" in caught.value.__notes__
+
+
+def test_a_function_without_tensors_names_the_device_behind_the_backend_of_its_block():
+    with xgrad.device(chip):
+        found = xgrad.compare(lambda: xgrad.ones(2) * 3, programs=False, timing=False)
+    assert found.circumstances["device"] == xgrad.compare(lambda: xgrad.ones(2), timing=False).circumstances["device"]

@@ -18,7 +18,8 @@ from ..cli.requirements import version_of
 def circumstances(arrays: Sequence[Any] = (), target: Any = None) -> dict[str, str]:
     """Return versions, the devices of the arrays (else the default one), the target's compiler, and the date."""
     found = {"xgrad": sys.modules["xgrad"].__version__, "jax": jax.__version__, "jaxlib": version_of("jaxlib") or ""}
-    devices = {d for array in arrays for d in array.devices()} or {placement_of(get_default_device())}
+    default: Any = placement_of(get_default_device())
+    devices = {d for array in arrays for d in array.devices()} or {*getattr(default, "behind", (default,))}
     found |= {"python": platform.python_version(), "device": ", ".join(sorted({_kind(d) for d in devices}))}
     if target is not None:
         found |= {"target": target.name, "compiler": target.compiler}
