@@ -20,11 +20,13 @@ from ..execution.queue import MOST
 from ..views.rules import rules_named
 from . import names
 from .active import Active
+from .aliasing import POLICIES
 from .cost import Cost
 from .faults import Faults
+from .products import formats_named
 from .report import Report
 from .runtime import Runtime
-from .without import dtypes_left, dtypes_named, lacking, named
+from .without import DTYPES, dtypes_left, dtypes_named, lacking, named
 from .without_hlo import operations_named
 
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
@@ -42,6 +44,8 @@ class Backend:
     `execution`: "eager", or "lazy": operators are noted, and run together as one XLA program when a value is read, by
     `xgrad.sync()`, and after 2,000 operations.
     `dtypes`: those that it computes in, None for all; others it stores, if it falls back.
+    `stores`: dtypes that it stores, casts and moves, and does not compute in; of others than these and `dtypes` no
+    tensor can be on it.  None: it stores all, if it falls back, else `dtypes` only.
     `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
     lacking too.  "complex" is all operators on complex numbers, "sorting" all that are made of a sort; the name of a
     dtype ("float64") is all operators with that dtype.  What has a lowering is not lacking.
@@ -53,7 +57,11 @@ class Backend:
     derivatives stay; a `jax.custom_vjp` brings its own.
     `views`: {view operation: rule}.  A rule is "replay", "geometry", "free" (reading it costs nothing), "copy" (it has
     a memory of its own), "refuse", or an `xgrad.ViewRule` with the backend's own functions; "*" is all other views.
+    `runtime_starts`: False if the starts of slices are constants of their programs: each choice is a program.
     `donation`: False if a write in place copies the storage.
+    `aliasing`: when a write through a view reaches the other tensors of its storage.  "write_through", at once, in the
+    storage's memory; "regenerate", when one of them is read (functionalization: what is written waits until then);
+    "copy_on_write", at once, in new memory if other tensors share the storage.  Values are the same.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
     `cost`: an `xgrad.Cost`, for the estimated time of a report.
@@ -65,6 +73,8 @@ class Backend:
     `passes`: functions from a closed jaxpr (`jax.make_jaxpr`) to another one, through which each program goes before it
     is lowered: an operator's, a view's, a queue's, a compiled step's.  `xgrad.backends.passes` has two, and what makes
     them short.  `verify_passes`: True if each program also runs without them, and other values are an error.
+    `products`: the number format to which operands of products are rounded ("bfloat16", "float8_e4m3fn", "tf32"), and
+    `accumulate`: the one in which they are summed ("float32", "float16"); in gradients too.  None: as they are.
     `fuse`: how what was noted is cut into programs: "all", one; "operator", one for each; n, at most n operators in
     one; a list of operators, as in `without`: these are programs of their own.
     `pending`: a lazy backend's operations that wait at most, before they run.
@@ -87,18 +97,23 @@ class Backend:
     strides: bool = False
     execution: str = "eager"
     dtypes: Sequence[Any] | None = None
+    stores: Sequence[Any] | None = None
     without: Sequence[str] = ()
     without_hlo: Sequence[str] = ()
     fallback: str = "host"
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     views: Mapping[str, Any] = field(default_factory=dict)
+    runtime_starts: bool = True
     donation: bool = True
+    aliasing: str = "write_through"
     memory: int | None = None
     cost: Cost | None = None
     target: Any = None
     faults: Faults | None = None
     passes: Sequence[Callable[[Any], Any]] = ()
     verify_passes: bool = False
+    products: str | None = None
+    accumulate: str | None = None
     fuse: int | str | Sequence[str] | None = None
     pending: int = MOST
     _runtime: Any = field(default=None, init=False, repr=False, compare=False)
@@ -110,13 +125,17 @@ class Backend:
             raise ValueError(
                 f"Backend: the name is an identifier and none of {', '.join(_TAKEN)}, but got {self.name!r}"
             )
-        for name in ("strides", "donation", "verify_passes"):
+        for name in ("strides", "runtime_starts", "donation", "verify_passes"):
             if not isinstance(value := getattr(self, name), bool):
                 raise TypeError(f"Backend '{self.name}': {name} must be True or False, but got {value!r}")
         if self.execution not in ("eager", "lazy"):
             raise ValueError(f"Backend '{self.name}': execution is 'eager' or 'lazy', not {self.execution!r}")
         if self.fallback not in ("host", "error"):
             raise ValueError(f"Backend '{self.name}': fallback is 'host' or 'error', not {self.fallback!r}")
+        if self.aliasing not in POLICIES:
+            raise ValueError(
+                f"Backend '{self.name}': aliasing is one of {', '.join(map(repr, POLICIES))}, not {self.aliasing!r}"
+            )
         if self.memory is not None and (isinstance(self.memory, bool) or not isinstance(self.memory, int)):
             raise TypeError(f"Backend '{self.name}': memory is a number of bytes, but got {self.memory!r}")
         if self.memory is not None and self.memory <= 0:
@@ -136,23 +155,28 @@ class Backend:
             )
         if isinstance(self.pending, bool) or not isinstance(self.pending, int) or self.pending < 1:
             raise ValueError(f"Backend '{self.name}': pending is a number of operations, but got {self.pending!r}")
+        formats_named(self.name, self.products, self.accumulate)
         object.__setattr__(self, "fuse", self._fuse())
         object.__setattr__(self, "passes", (*self.passes,))
         given = {named(self.name, name): function for name, function in self.lowerings.items()}
         dtypes = None if self.dtypes is None else dtypes_named(self.name, self.dtypes)
+        stores = None if self.stores is None else dtypes_named(self.name, self.stores, "stores")
         for name, value in (
             ("lowerings", MappingProxyType(given)),
             ("views", MappingProxyType(rules_named(self.name, self.views))),
             ("without", tuple(self.without)),
             ("without_hlo", operations_named(self.name, self.without_hlo)),
             ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
+            ("stores", None if stores is None else tuple(sorted(dtype.name for dtype in stores))),
         ):
             object.__setattr__(self, name, value)
+        if stores and dtypes is None:
+            dtypes = DTYPES - stores
         on = self._devices()
         if self.target is not None:
             self._aim(len(on))
         missing = lacking(self.name, self.without) - given.keys()
-        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without)))
+        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without), stores))
 
     def _fuse(self) -> int | tuple[str, ...] | None:
         """Return `fuse` in one form: a number, names, or None.  Raises `ValueError` for any other value."""

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import jax
-
 from ..execution.donation import run_writing
 from ..execution.programs.programs import Immediate
 from ..execution.scalars import one
 from ..execution.segments import cut_at
 from .faults import Injector, Launched, Taking, taken
+from .products import Products
 from .rewriting import Passes
 from .without import lacking
 
@@ -25,14 +24,17 @@ class Launching:
         backend = runtime.backend
         self.runtime = runtime
         self.injector: Injector | None = None if backend.faults is None else Injector(runtime, backend.faults)
-        self.passes: Passes | None = Passes(backend.name, backend.passes) if backend.passes else None
-        self.verify: bool = backend.verify_passes and self.passes is not None
+        formats = backend.products, backend.accumulate
+        products = None if formats == (None, None) else Products(*formats)
+        own = backend.passes or products
+        self.passes: Passes | None = Passes(backend.name, backend.passes, products) if own else None
+        self.verify: bool = backend.verify_passes and bool(backend.passes)
         self.fuse: Any = (
             lacking(backend.name, backend.fuse, "fuse") if isinstance(backend.fuse, tuple) else backend.fuse
         )
         self._wholes: WeakKeyDictionary[Any, _Whole] = WeakKeyDictionary()  # by the queue's program
         # True if queues of other backends cannot share its compiled programs.
-        self.shapes: bool = self.passes is not None or self.fuse is not None
+        self.shapes: bool = self.passes is not None or self.fuse is not None or runtime.constants is not None
 
     def transfer(self, count: int = 1) -> None:
         """Make transfers over the host's link."""
@@ -47,7 +49,7 @@ class Launching:
         else:
             out = self.passes.jitted(program)(*values)
             if self.verify:
-                self.passes.compare(program, values, program.run(*values), out, self.runtime.line())
+                self.passes.compare(program, values, out, self.runtime.line())
         return self._flipped(launched, out, program.name)
 
     def write(self, program: Any, writing: Any, made: list[Any], inside: list[Any], values: tuple[Any, ...]) -> None:
@@ -73,7 +75,7 @@ class Launching:
             whole = self._wholes.setdefault(fused, _Whole(fused))
             found: list[Any] = []
             fused.run(values, found, spare)  # not into `out`, which is given out
-            self.passes.compare(whole, values, whole.run(*values), found, self.runtime.line())
+            self.passes.compare(whole, values, found, self.runtime.line())
             out.extend(found)
         else:
             fused.run(values, out, spare)
@@ -85,9 +87,12 @@ class Launching:
         segments = None
         if self.fuse is not None and len(fused.programs) > 1:
             segments = cut_at(fused, kinds, bounds(self.fuse, fused.programs, fused.needed(fused.live)))
-        if self.passes is not None:
-            for part in [fused] if segments is None else segments.programs:
+        for part in [fused] if segments is None else segments.programs:
+            if self.passes is not None:
                 part.rewrite(self.passes.through)
+            if self.runtime.constants is not None:
+                shapes = kinds if segments is None else (*part.structs,)
+                self.runtime.constants.compiled((part.codes, part.live, part.donated, shapes), part.programs)
         return segments
 
     def _launched(self, what: str, writes: bool = False) -> Launched | None:
@@ -106,7 +111,6 @@ class _Whole:
         self.name = f"{len(fused.programs)} operations"
         inner = fused.function(fused.live)
         self.function: Any = lambda *values: inner(one(), *values)
-        self.run: Any = jax.jit(self.function)
 
 
 def bounds(fuse: int | frozenset[str], programs: Sequence[Any], needed: set[int]) -> list[int]:

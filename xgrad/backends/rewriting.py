@@ -23,11 +23,13 @@ _RTOL = {8: 1e-10, 4: 1e-4, 2: 2e-2, 1: 0.2}
 
 
 class Passes:
-    """The passes of one backend, in order."""
+    """The passes of one backend, in order; `products`: the one that comes last, with the formats of products."""
 
-    def __init__(self, backend: str, passes: Sequence[Callable[[Any], Any]]) -> None:
-        self.backend, self.passes = backend, tuple(passes)
-        self._jitted: dict[Any, Any] = {}  # by program
+    def __init__(
+        self, backend: str, passes: Sequence[Callable[[Any], Any]], products: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.backend, self.passes, self.products = backend, tuple(passes), products
+        self._jitted: dict[Any, Any] = {}  # by program, and the number of its passes
 
     def through(self, function: Callable[..., Any], count: int | None = None) -> Callable[..., Any]:
         """Return a function of arrays whose program went through the first `count` passes; None: through all."""
@@ -36,17 +38,19 @@ class Passes:
             closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
             for change in self.passes[:count]:
                 closed = self._changed(change, closed)
+            if self.products is not None:
+                closed = self.products(closed)
             results = jaxprs().jaxpr_as_fun(closed)(*jax.tree.leaves(args))
             return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
         rewritten.__name__ = getattr(function, "__name__", "rewritten")
         return rewritten
 
-    def jitted(self, program: Any) -> Any:
-        """Return a program's jitted function through all passes."""
-        found = self._jitted.get(program)
+    def jitted(self, program: Any, count: int | None = None) -> Any:
+        """Return a program's jitted function through the first `count` passes; None: through all."""
+        found = self._jitted.get((program, count))
         if found is None:
-            found = self._jitted[program] = jax.jit(self.through(program.function))
+            found = self._jitted[program, count] = jax.jit(self.through(program.function, count))
         return found
 
     def written(self, writing: Any) -> Any:
@@ -78,13 +82,14 @@ class Passes:
                 raise TypeError(f"{who} returns a program with the {what} {_kinds(own)}, but it had {_kinds(old)}")
         return new
 
-    def compare(self, program: Any, values: Sequence[Any], expected: Any, out: Any, line: str) -> None:
+    def compare(self, program: Any, values: Sequence[Any], out: Any, line: str) -> None:
         """Raise `CompiledMismatchError`, which names the pass, if results are others than without passes."""
+        expected = self.jitted(program, 0)(*values)
         if (worst := difference(expected, out)) is None:
             return
         guilty = len(self.passes)
         for count in range(1, guilty):
-            if difference(expected, jax.jit(self.through(program.function, count))(*values)) is not None:
+            if difference(expected, self.jitted(program, count)(*values)) is not None:
                 guilty = count
                 break
         name = getattr(self.passes[guilty - 1], "__name__", repr(self.passes[guilty - 1]))

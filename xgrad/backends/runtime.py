@@ -12,7 +12,6 @@
 Invariant: an array of the backend is one `Pending`, made by `adopt` and by nothing else; so what is alive is counted.
 """
 
-import sys
 from collections import Counter
 from types import FunctionType
 from typing import Any
@@ -34,24 +33,33 @@ from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.programs.programs import Known
 from ..execution.runner import runner
-from ..execution.scalars import one
-from ..execution.shapes import AT_ONCE, avals_of, kind_of
-from ..execution.source import lines, outside
-from .events import FROM, TO, Events, Fallback, Launch, count_transfer
+from ..execution.shapes import AT_ONCE, avals_of
+from .aliasing import policy
+from .clock import TO_DEVICE, TO_HOST, Clock, clock_of
+from .counting import Counting, here, kinds, struct
+from .events import FROM, TO, Events, Fallback, Launch, Transfer
 from .launching import Launching
-from .lazily import queue_of
+from .lazily import queue_of, queues
 from .lowering import is_lowered, lowered
 from .memory import Memory
+from .operands import plain, traced
 from .shards import beside, gathered, spread_of
+from .starts import Constants
 from .views import Views
+from .without import moves
 from .without_hlo import HloFilter
 
 
-class Runtime:
+class Runtime(Counting):
     """Stands behind the place of a declared backend, and runs its programs."""
 
     def __init__(
-        self, backend: Any, on: tuple[Any, ...], missing: frozenset[str], dtypes: frozenset[Any] | None
+        self,
+        backend: Any,
+        on: tuple[Any, ...],
+        missing: frozenset[str],
+        dtypes: frozenset[Any] | None,
+        stores: frozenset[Any] | None,
     ) -> None:
         self.backend: Any = backend
         self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self, on)
@@ -62,15 +70,22 @@ class Runtime:
         self.missing: frozenset[str] = missing
         self.no_complex: bool = "complex" in backend.without
         self.dtypes: frozenset[Any] | None = dtypes
+        self.stores: frozenset[Any] | None = stores
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
-        self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
-        special = backend.faults is not None or backend.passes or backend.fuse is not None
-        self.launching: Launching | None = Launching(self) if special else None
+        tiles = None if backend.cost is None else backend.cost.tiles
+        self.memory: Memory = Memory(backend.name, backend.memory, on, chip, tiles)
+        self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
+        special = (backend.faults, backend.fuse, backend.products, backend.accumulate, self.constants)
+        plainly = not backend.passes and special == (None,) * len(special)
+        self.launching: Launching | None = None if plainly else Launching(self)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
+        self.clock: Clock | None = clock_of(self)  # None without a Cost: nothing is noted in its order
+        self.copying: bool = False  # True while a write runs that copies its storage, for want of donation
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
         self.views: Views | None = Views(self) if backend.views else None
+        self.aliasing: Any = policy(self)
         self.hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
         self._shapes: Counter[str] = Counter()  # of those, by name
@@ -81,6 +96,8 @@ class Runtime:
         if self.backend.strides:
             STRIDED.add(self.backend.name)
         runner.expect_backends(views=self.views is not None)
+        if self.aliasing is not None:
+            self.aliasing.start()
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -110,13 +127,17 @@ class Runtime:
         There the host is out of reach: what the backend lacks is refused, or part of the traced program.
         """
         if any(map(traced, operands)):
-            lack = self.backend.fallback == "error" and self._lack(program, operands)
+            lack = self.backend.fallback == "error" and self.lacks(program, operands)
             if lack:
                 raise self.refusal(program.operator or program.name, operands, lack)
             return program.run(*map(plain, operands))
+        if self.aliasing is not None and (known := self.aliasing.known(program, operands)) is not None:
+            return known
+        if self.constants is not None:
+            program, operands = self.constants.bound(program, operands)
         if self.reports:
-            self._count(program, operands)
-        lack = self._lack(program, operands)
+            self.count(program, operands)
+        lack = self.lacks(program, operands)
         if lack:
             return self._elsewhere(program, operands, lack)
         shard = spread_of((*operands,)) if self.several else None
@@ -130,13 +151,15 @@ class Runtime:
         if shard is not None and self.device is not None:
             values = gathered(values, shard)
         if program.__class__ is not Known:
-            self._launch(program, values)
+            self._launch(program, values, operands)
         launching = None if program.__class__ is Known else self.launching
         out = program.run(*values) if launching is None else launching.run(program, values)
         return self.adopted(out, operands, values, layout)
 
-    def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
-        """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: nothing else refers to the array.
+    def write(
+        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any
+    ) -> None:
+        """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
 
         A backend without donation writes a copy.
         """
@@ -147,6 +170,12 @@ class Runtime:
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
+        if self.aliasing is not None:
+            del whole  # it would be one more reference
+            alone = self.aliasing.write(out, box, holder, alone, program, operands)
+            if out:
+                return
+            whole = box[0]
         # A queue donates what nothing refers to when it is evaluated.
         mine = alone and whole.owned and (bool(pinned) or queue_of(self) is None)
         if self.several and not pinned and spread_of(operands) is not None:
@@ -156,11 +185,17 @@ class Runtime:
                 events.copies.add(whole.nbytes)
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
+        if known and self.constants is not None:
+            program, (_, *operands) = self.constants.bound(program, (whole, *operands))
         copies = not self.backend.donation or (launching is not None and launching.verify)
-        if not known or not mine or copies or self._lack(program, (whole, *operands)):
+        if not known or not mine or copies or self.lacks(program, (whole, *operands)):
+            self.copying = mine and not self.backend.donation
             out.append(self._as_before(program(whole, *operands), whole))
+            self.copying = False
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
+        if self.constants is not None:
+            writing = self.constants.writing(program, writing)
         if writing.__class__ is not Writing or any(map(traced, values)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
@@ -168,8 +203,8 @@ class Runtime:
             values = gathered(values, whole.value)
         made, inside = [], [plain(whole)]
         if self.reports:
-            self._count(program, (whole, *operands))
-        self._launch(program, [inside[0], *values], (0,))
+            self.count(program, (whole, *operands))
+        self._launch(program, [inside[0], *values], (whole, *operands), writing)
         whole.value = None
         try:
             if launching is None:
@@ -189,24 +224,30 @@ class Runtime:
 
     # -- what it lacks --------------------------------------------------------------------------------------------
 
-    def _lack(self, program: Any, operands: Any) -> str:
+    def lacks(self, program: Any, operands: Any) -> str:
         """Return what the backend lacks to run a program, in words; "" if it has all."""
         if program.operator in self.missing:
             return f"the operator '{program.operator}'"
         if self.hlo is not None and program.lazy:
-            lack = self.hlo.lack(program, (x64_enabled(), *map(_kind, operands)))
+            lack = self.hlo.lack(program, (x64_enabled(), *kinds(operands)))
             if lack:
                 return lack
         if self.dtypes is None and not self.no_complex:
             return ""
         found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
-        found += [(aval.dtype, ", which its result has") for aval in self._avals(program, operands)]
+        results = self._avals(program, operands)
+        found += [(aval.dtype, ", which its result has") for aval in results]
         for dtype, of in found:
+            stored = self.stores is not None and dtype in self.stores
+            if self._computes(dtype) or (stored and moves(program, operands, results)):
+                continue
             if self.no_complex and dtype.kind == "c":
                 return "complex numbers"
-            if self.dtypes is not None and dtype not in self.dtypes:
-                return f"the dtype {dtype.name}{of}"
+            return f"the dtype {dtype.name}{of}" + ", and which it stores only" * stored
         return ""
+
+    def _computes(self, dtype: Any) -> bool:
+        return (self.dtypes is None or dtype in self.dtypes) and not (self.no_complex and dtype.kind == "c")
 
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
         """Run a program on the host because the backend lacks something; or refuse it."""
@@ -223,73 +264,20 @@ class Runtime:
         if self.reports:
             arrays = [x for x in operands if declared_of(x) is not None]
             size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))
-            structs = jax.tree.map(_struct, values)
-            key, launch = (program, tuple(map(_kind, values))), Launch(program.name, program.run, structs, False)
+            structs = jax.tree.map(struct, values)
+            key, launch = (program, kinds(values)), Launch(program.name, program.run, structs, False)
             for events in self.reports:
                 events.fallback(Fallback(program.operator or program.name, lack, here()), size)
                 if program.lazy:
                     events.on_host.setdefault(key, [launch, 0])[1] += 1
+            if self.clock is not None:
+                self.clock.fallen(key if program.lazy else None, program.name, arrays, size)
         layout = (lambda shape: beside(shape, operands)) if shards else self._layout(program)
         return self.adopted(out, operands, values, layout)
 
-    # -- counting -------------------------------------------------------------------------------------------------
-
-    def _count(self, program: Any, operands: Any) -> None:
-        """Count a program that is asked for, in the reports that are open."""
-        stale, self.stale = self.stale, False
-        if self._is_free(program):
-            return
-        for events in self.reports:
-            events.operators[program.name] += 1
-            if program.role == "read":
-                moved = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
-                (events.refreshes if stale else events.reads).add(moved)
-            elif program.role in ("write", "adjoint"):
-                found = events.writes if program.role == "write" else events.adjoints
-                found.add(getattr(operands[0], "nbytes", 0))
-
-    def _is_free(self, program: Any) -> bool:
-        """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
-        return program.role == "read" and (
-            self.backend.strides or (self.views is not None and program in self.views.free)
-        )
-
-    def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
-        """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
-        if self._is_free(program):
-            return
-        shard = spread_of((*values,)) if self.several else None
-        shardings = None if shard is None else tuple(map(_sharding, values))
-        key = program, tuple(map(_kind, values)) if program.lazy else (), shardings
-        new = key not in self._ran
-        if new:
-            self._ran.add(key)
-            self._shapes[program.name] += 1
-        if not self.reports or not program.lazy:
-            return
-        structs, reads = jax.tree.map(_struct, values), program.role == "read"
-        launch = Launch(program.name, program.run, structs, False, shard is not None, donate, reads)
-        for events in self.reports:
-            events.launch((*key, donate), launch)
-            if new:
-                first = self._shapes[program.name] == 1
-                why = "for the first time" if first else "for other shapes, dtypes or arguments"
-                events.programs.append(f"{program.name} {why}, at {here()}")
-
-    def launched(self, fused: Any, reasons: list[str]) -> None:
-        """Count a program of a queue that ran, and why it was compiled."""
-        for part in [fused] if fused.segments is None else [each.program for each in fused.segments.parts]:
-            donate, count = tuple([i + 1 for i in part.donated]), len(part.programs)
-            name = f"{count} operations" if count > 1 else part.programs[0].name
-            launch = Launch(name, part.jitted, [one(), *part.structs], count > 1, False, donate, part.reads)
-            for events in self.reports:
-                events.launch(part, launch)
-        for events in self.reports:
-            events.programs += reasons
-
     def settle(self) -> None:
         """Run what waits in this thread."""
-        if (queue := queue_of(self)) is not None:
+        if (queue := queues().get(self.place)) is not None:
             queue.evaluate("a report")
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
@@ -306,14 +294,14 @@ class Runtime:
         """Return what a program will give, none if only running it shows that."""
         if not program.lazy:
             return ()
-        key = (x64_enabled(), *map(_kind, operands))
+        key = (x64_enabled(), *kinds(operands))
         found = program.avals.get(key) or avals_of(program, key)
         return () if found is AT_ONCE else found if found.__class__ is tuple else (found,)
 
     def _require(self, program: Any, operands: Any) -> None:
         """Raise `OutOfMemoryError` if memory does not suffice for a program's results."""
         if self.memory.budget is not None:
-            size = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
+            size = sum(map(self.memory.size_of, self._avals(program, operands)))
             if self.memory.short_of(size):
                 self.memory.require(size, f"the results of '{program.name}'", here())
 
@@ -350,8 +338,12 @@ class Runtime:
             array = jax.device_put(array, self.device)
         p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
         p.value, p.place = array, self.number
+        if self.stores is not None:
+            self._storable(array)
         self.memory.admit(array, here)  # a program whose results were not known before
         self.memory.hold(p)
+        if self.clock is not None and self.reports:
+            self.clock.made(p)
         return p
 
     def laid_out(self, array: Any, layout: Any) -> Any:
@@ -362,10 +354,14 @@ class Runtime:
         if layout is None:
             if not spread(value):
                 return array
+            if self.reports:
+                self._resharded(array, value, None)
             host = jax.device_put(value, self.place.behind[0])
             value = jax.numpy.asarray(np.asarray(host)) if self.device is None else host  # committed to none
         elif spread(value) and value.sharding.is_equivalent_to(layout, value.ndim):
             return array
+        if self.reports:
+            self._resharded(array, value, layout)
         p = self.adopt(value, layout)
         p.owned = False  # `device_put` may share the memory
         return p
@@ -378,21 +374,23 @@ class Runtime:
             self._storable(array)
         if self.launching is not None:
             self.launching.transfer()
+        if self.clock is not None and self.reports:
+            self.clock.transfer(TO_DEVICE, (), array.nbytes)
         committed = isinstance(array, jax.Array) and array.committed and (self.device is None or spread(array))
         if committed and layout is None:
             array = np.asarray(array)  # committed to none, as all arrays of this backend
         p = self.adopt(jax.numpy.asarray(array), layout)
-        count_transfer(self.reports, FROM, "a tensor", p.nbytes)
+        self._transfer(FROM, "a tensor", p.nbytes)
         p.owned = False  # it may share the memory of what it was made of
         return p
 
     def _storable(self, array: Any) -> None:
-        dtype = np.dtype(array.dtype)
-        if (self.dtypes is not None and dtype not in self.dtypes) or (self.no_complex and dtype.kind == "c"):
+        dtype = array.dtype
+        if not self._computes(dtype) and dtype not in (self.stores or ()):
             raise BackendError(
                 f"A tensor of {dtype.name} cannot be on the backend '{self.backend.name}', which lacks the dtype "
                 f"{dtype.name} (at {here()}). Give it another one, dtype=... or x.to(dtype); or declare "
-                "fallback='host', with which the backend stores it, and the host computes."
+                f"stores=['{dtype.name}'], with which the backend stores, casts and moves it."
             )
 
     @staticmethod
@@ -400,46 +398,22 @@ class Runtime:
         """Return the user's line that runs now."""
         return here()
 
-    def sent(self, array: Any, why: str = "a value is read") -> Any:
-        """Return the plain array behind one of this backend, for the host or another device."""
+    def sent(self, array: Any, why: str = "a value is read", of: Any = None) -> Any:
+        """Return the plain array behind one of this backend, `of`, for the host or another device."""
+        if self.clock is not None and self.reports:
+            self.clock.transfer(TO_HOST, (of,), array.nbytes)
         if self.launching is not None:
             self.launching.transfer()
-        count_transfer(self.reports, TO, why, array.nbytes)
+        self._transfer(TO, why, array.nbytes)
         return array
 
-
-def here() -> str:
-    """Return the user's line."""
-    return lines(outside(sys._getframe(1)))
-
-
-def plain(x: Any, reason: str = "a program that runs at once") -> Any:
-    """Return an operand as JAX takes it: the array behind a Pending, which is evaluated for that reason."""
-    if x.__class__ is Pending:
-        return x.value if x.value is not None else x.evaluated(reason)
-    if x.__class__ is tuple:
-        return tuple([plain(part, reason) for part in x])
-    return x
+    def _transfer(self, direction: str, why: str, size: int) -> None:
+        if self.reports:
+            transfer = Transfer(direction, why, here())
+            for events in self.reports:
+                events.transfer(transfer, size)
 
 
-def traced(x: Any) -> bool:
-    """Return True for a tracer, or a tuple with one."""
-    return any(map(traced, x)) if x.__class__ is tuple else isinstance(x, Tracer)
-
-
-def _kind(x: Any) -> Any:
-    if x.__class__ is tuple:
-        return tuple([_kind(part) for part in x])
-    return None if x is None else kind_of(x)
-
-
-def _struct(x: Any) -> Any:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=_sharding(x)) if hasattr(x, "shape") else x
-
-
-def _sharding(x: Any) -> Any:
-    """Return the sharding of an operand on several devices; None for any other."""
-    return x.sharding if spread(x) else None
 
 
 def _is_pending(x: Any) -> bool:

@@ -32,6 +32,27 @@ DTYPES = frozenset(
 )
 
 
+# What a backend does with numbers of a dtype that it stores only: it casts, fills, and moves them.
+CASTS = frozenset(("_to_dtype", "_fit", "_put", "_constant"))
+MOVES = frozenset(
+    """
+    cat clone constant_pad_nd copy fill gather index index_copy index_fill index_put index_select masked_fill
+    masked_scatter scatter stack take where zero
+    """.split()
+)
+
+
+def moves(program: Any, operands: Any, results: Any) -> bool:
+    """Return True for a program that casts, fills or moves numbers, and computes nothing with them."""
+    if program.operator in CASTS or program.role in ("read", "adjoint"):
+        return True
+    if program.operator == "":
+        if program.name == "sum_to_size":  # of a gradient: it casts too
+            return all(result.size == operands[0].size for result in results)
+        return program.role == "write"
+    return program.operator in MOVES and not program.name.endswith("Backward0")  # which may sum
+
+
 def spellings(name: str) -> set[str]:
     """Return the names by which a pattern may mean an operator.
 
@@ -63,9 +84,7 @@ def lacking(backend: str, patterns: Iterable[str], field: str = "without") -> fr
             continue
         matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
         if not matched and pattern != "complex":
-            raise ValueError(
-                f"Backend '{backend}': {field}={pattern!r} matches no operator. {_instead(pattern, known)}"
-            )
+            raise ValueError(f"Backend '{backend}': {field}={pattern!r} matches no operator. {instead(pattern, known)}")
         found |= matched
     return frozenset(found)
 
@@ -93,10 +112,10 @@ def named(backend: str, name: Any) -> str:
     for operator, spelled in known.items():
         if name in spelled and "." not in operator:
             return operator
-    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is not an operator. {_instead(name, known)}")
+    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is not an operator. {instead(name, known)}")
 
 
-def _instead(name: Any, known: dict[str, set[str]]) -> str:
+def instead(name: Any, known: dict[str, set[str]]) -> str:
     plain = str(name)
     views = sorted(view for view in view_names() if fnmatchcase(view, plain))
     if views and plain not in known:
@@ -119,14 +138,14 @@ def _instead(name: Any, known: dict[str, set[str]]) -> str:
     return f"Near it: {', '.join(near)}" if near else "docs/operators.md has them all"
 
 
-def dtypes_named(backend: str, given: Any) -> frozenset[Any]:
-    """Return the dtypes of a declaration.  Raises `TypeError` for an item that is not a dtype."""
+def dtypes_named(backend: str, given: Any, field: str = "dtypes") -> frozenset[Any]:
+    """Return the dtypes of a field.  Raises `TypeError` for an item that is not a dtype."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"Backend '{backend}': dtypes is a list of names such as ['float32', 'int32'], not {given!r}")
+        raise TypeError(f"Backend '{backend}': {field} is a list of names such as ['float32', 'int32'], not {given!r}")
     found = set()
     for spec in given:
         try:
             found.add(np.dtype(getattr(dtypes, spec) if isinstance(spec, str) and hasattr(dtypes, spec) else spec))
         except TypeError:
-            raise TypeError(f"Backend '{backend}': dtypes has {spec!r}, which is not a dtype") from None
+            raise TypeError(f"Backend '{backend}': {field} has {spec!r}, which is not a dtype") from None
     return frozenset(found)

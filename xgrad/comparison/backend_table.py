@@ -162,8 +162,10 @@ class BackendComparison:
             row(label, lambda r, name=name: told(r["views"][name]))
         row("adjoints of views", lambda r: told(r["views"]["adjoint"]))
         row("copies for want of donation", lambda r: told(r["copies that donation would have saved"]))
+        row("copies of shared storages", lambda r: told(r["copies of shared storages"]))
         row("on the host", lambda r: number(sum(found["count"] for found in r["fallbacks"])))
         row("peak memory", lambda r: size(r["peak memory"]))
+        row("bytes accessed", lambda r: "-" if r["bytes accessed"] is None else size(r["bytes accessed"]))
 
         def chip(label: str, of: Any) -> None:
             row(label, lambda r: "-" if r["target"] is None or r["target"]["missing"] else of(r["target"]))

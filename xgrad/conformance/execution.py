@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ..backends import Backend
+from ..backends.products import multiplies
 from ..base.declared import DeclaredPlace
 from ..base.devices import device as device_of
 from ..base.devices import placement_of
@@ -20,6 +21,7 @@ from ..errors import DtypeDisabledError
 from ..ops.create.from_data import tensor
 from ..tensor import Tensor, from_array
 from .cases import read
+from .measure import coarser
 from .records import FAILED, REFUSED, Check
 
 Task = Callable[[list[Tensor]], dict[str, list[Tensor]]]
@@ -56,6 +58,16 @@ class Place:
         where = device_of(self.given).placement
         views = where.runtime.views if isinstance(where, DeclaredPlace) else None
         return None if views is None else views.rules
+
+    def factor(self, dtype: Any, function: Any = None, arrays: Any = ()) -> float:
+        """Return the factor of the tolerance for what a function of tensors computes; None: for what has products."""
+        where = device_of(self.given).placement
+        backend = where.runtime.backend if isinstance(where, DeclaredPlace) else None
+        if backend is None or backend.products is backend.accumulate is None:
+            return 1.0
+        if function is not None and not multiplies(one_program([function]), [arrays]):
+            return 1.0
+        return coarser(dtype, backend.products, backend.accumulate)
 
     def report(self) -> Any:
         """Return the block that counts what a declared backend does; of another device, one that gives None."""

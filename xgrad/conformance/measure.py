@@ -35,6 +35,19 @@ def epsilon(dtype: Any) -> float:
     return float(ml_dtypes.finfo(dtype if dtype in dtypes.INEXACT else np.float32).eps)
 
 
+def coarser(dtype: Any, products: str | None, accumulate: str | None) -> float:
+    """Return the factor of a dtype's tolerance for what contains products in these formats of a declared backend."""
+    own, factor = np.dtype(dtype), 1.0
+    if own not in dtypes.INEXACT:
+        return factor
+    for name in (products, accumulate):
+        if name is not None:
+            unit = 2.0**-10 if name == "tf32" else epsilon(getattr(dtypes, name))
+            allowed = TOLERANCE.get(name, TOLERANCE["bfloat16"]) * unit
+            factor = max(factor, allowed / (TOLERANCE.get(own.name, TOLERANCE["float32"]) * epsilon(own)))
+    return factor
+
+
 def wide(array: Any) -> np.ndarray:
     """Return an array in float64 or complex128, if it has numbers with a point."""
     array = np.asarray(array)

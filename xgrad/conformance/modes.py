@@ -67,10 +67,10 @@ def trained(name: str, place: Place, dtype: np.dtype) -> list[Check]:
     with x64_for_now():
         w, u, x = [tensor(wide(a), device="cpu") for a in arrays]
         expected = values(step(w.requires_grad_(), u.requires_grad_(), x))
-    checks = []
+    checks, factor = [], place.factor(dtype)
     for which in ("first run", "second run"):
         w, u, x = place.tensors(arrays)
         ours = values(MODES[name](w.requires_grad_(), u.requires_grad_(), x))
-        checks.append(compare(f"loss, {which}", ours[:1], expected[:1], dtype))
-        checks.append(compare(f"gradients, {which}", ours[1:], expected[1:], dtype))
+        checks.append(compare(f"loss, {which}", ours[:1], expected[:1], dtype, factor))
+        checks.append(compare(f"gradients, {which}", ours[1:], expected[1:], dtype, factor))
     return checks

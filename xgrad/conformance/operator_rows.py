@@ -89,8 +89,10 @@ class OperatorRow:
             for case, shapes, values in zip(cases, results, expected, strict=True)
             for check in checks_of(case, shapes, case is cases[0])
         ]
+        factors = {id(case): self.place.factor(dtype, *_bound(case, check)) for case, check, _ in tasks[::-1]}
         for case, found, values in self._run(tasks, checks):
-            checks += [_compared(case, name, arrays, values) for name, arrays in found.items()]
+            factor = factors[id(case)]
+            checks += [_compared(case, name, arrays, values, factor) for name, arrays in found.items()]
         return Cell(merged(checks))
 
     def _compiled(self, cases: list[Case], results: list[Any], failures: list[Check]) -> Cell:
@@ -144,14 +146,14 @@ def _bound(case: Case, check: Any) -> tuple[Any, list[np.ndarray]]:
     return partial(check, case), [*case.arrays, *(case.cotangents if check is gradient else ())]
 
 
-def _compared(case: Case, name: str, ours: list[np.ndarray], expected: Found) -> Check:
+def _compared(case: Case, name: str, ours: list[np.ndarray], expected: Found, factor: float) -> Check:
     if name == IN_PLACE:
         theirs = [expected[FORWARD][0].astype(case.arguments[0].dtype)]
     else:
         theirs = expected[FORWARD if name == OUT else name]
     if name == GRADIENT:
         ours = hermitian(ours, case)
-    return compare(name, ours, theirs, case.dtype)
+    return compare(name, ours, theirs, case.dtype, factor)
 
 
 def needs_x64(dtype: np.dtype) -> bool:

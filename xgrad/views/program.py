@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..base.dtypes import converted
 from ..base.limits import checked
 from ..base.platforms import default_platform
 from ..execution.donation import Writing
@@ -53,7 +54,7 @@ def _fit(new: Any, shape: Shape, dtype: np.dtype) -> Any:
     if new.dtype != dtype:
         if new.dtype.kind == "c" and dtype.kind != "c":
             new = jnp.real(new)  # as PyTorch, which warns; astype does too
-        new = new.astype(dtype)
+        new = converted(new, dtype)
     return new if new.shape == shape else jnp.broadcast_to(new, shape)
 
 
@@ -61,8 +62,8 @@ class Program:
     """The compiled programs of all chains that differ in their starts only."""
 
     __slots__ = (
-        "adjoint", "counts", "dtype", "placed", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "view",
-        "write", "write_donated",
+        "adjoint", "counts", "dtype", "placed", "root_dtype", "root_shape", "seen", "shape", "steps", "trailing", "updates",
+        "view", "write", "write_donated",
     )  # fmt: skip
     root_dtype: np.dtype[Any]
     root_shape: Shape
@@ -84,11 +85,14 @@ class Program:
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write: Jitted = jit_checked(self.trace_write, self, keep_unused=True)
         self.view.role, self.write.role = "read", "write"
+        self.write.parts = self, None
         self.write_donated: Writing = Writing(self.trace_write, self)
         self.adjoint: Jitted = jit_checked(self.trace_adjoint, self)
         self.view.label, self.write.label, self.adjoint.label = "view", "write_back", "adjoint"
         if dtype == root_dtype and all(isinstance(step, (Slice, Permute, Reshape, Diagonal)) for step in steps):
             self.adjoint.role, self.adjoint.into = "adjoint", self.trace_add
+        self.trailing: slice | None = slice(-sum(counts), None) if any(counts) else None
+        self.view.starts = self.write.starts = self.adjoint.starts = self.trailing
         self.updates: dict[tuple[Any, ...], Any] = {}
         self.placed: dict[tuple[Any, ...], Any] = {}
 
@@ -131,7 +135,7 @@ class Program:
                 program = Writing(self.trace_write, (), where)
             else:
                 program = jit_placed(self.trace_write, where)
-                program.role, program.label = "write", "write"
+                program.role, program.label, program.starts = "write", "write", self.trailing
             self.placed[donate, where] = program
         return program
 
@@ -156,7 +160,9 @@ class Program:
                     else jit_placed(view_update, where)
                 )
                 program.role, program.into, program.label = "write", update_within, "update"
-                program.operator = getattr(getattr(key, "operator", None), "name", "")  # of a kernel
+                if (operator := getattr(key, "operator", None)) is not None:  # of a kernel
+                    program.operator, program.parts = operator.name, (self, key)
+                program.starts = slice(1, 2) if self.trailing else None
             self.updates[key, donate, where] = program
         return program
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -35,6 +36,8 @@ def slice_read(array: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) ->
     """Return `array[start : ... : step]` in each dimension; `starts` may be traced, and must be in bounds."""
     extents = _extents(sizes, steps)
     if extents != array.shape:
+        if not any(isinstance(start, jax.Array) for start in starts):
+            return lax.slice(array, starts, [start + n for start, n in zip(starts, extents)], steps)
         given = [start for start in starts if isinstance(start, Tracer)]
         array = lax.dynamic_slice(array, starts, extents, allow_negative_indices=False)
         if given and forms().guarded:

@@ -1,0 +1,93 @@
+"""Constants: starts of slices that are parts of their programs, for a backend without runtime starts.
+
+Views share a program that has their starts as operands.  Here each choice of starts is a program of its own, a `Bound`
+one; what that costs is counted where programs are compiled.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..execution.programs.programs import Program
+
+
+class Bound(Program):
+    """A program of views with its starts as constants."""
+
+    __slots__ = ("line", "unbound", "values")
+
+    def __init__(self, program: Program, values: list[Any], line: str) -> None:
+        super().__init__(_with(program.function, program.starts, values, 0), keep_unused=True)
+        self.unbound, self.values, self.line = program, values, line  # the line that asked first
+        self.role, self.label, self.operator = program.role, program.label, program.operator
+        if program.into is not None:
+            self.into = _with(program.into, program.starts, values, 1)
+
+    def writing(self, writing: Any) -> Any:
+        """Return the program that writes in place with the same constants."""
+        return writing.through(lambda function: _with(function, self.unbound.starts, self.values, 0))
+
+
+def _with(function: Callable[..., Any], where: slice | None, values: list[Any], before: int) -> Callable[..., Any]:
+    """Return a function of the operands without starts; `before`: the arguments in front of a program's operands."""
+    first = None if where is None or where.start < 0 else where.start + before
+
+    def bound(*operands: Any) -> Any:
+        at = len(operands) if first is None else first
+        return function(*operands[:at], *values, *operands[at:])
+
+    bound.__name__ = getattr(function, "__name__", "bound")
+    return bound
+
+
+class Constants:
+    """The programs of one backend whose starts are constants."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._programs: dict[Any, Bound] = {}  # by program and starts
+        self._writings: dict[Any, Any] = {}
+        self._compiled: dict[Any, set[Any]] = {}  # the Bound programs that were compiled, by what they have in common
+
+    def bound(self, program: Any, operands: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """Return a program without operands that are starts, and its operands."""
+        where = program.starts
+        if where is None:
+            return program, operands
+        starts = operands[where]
+        key = program, tuple([tuple(map(int, s)) if s.__class__ is tuple else int(s) for s in starts])
+        found = self._programs.get(key)
+        if found is None:
+            values = [tuple(map(np.int32, s)) if s.__class__ is tuple else np.int32(s) for s in key[1]]
+            found = self._programs[key] = Bound(program, values, self._runtime.line())
+        return found, [x for i, x in enumerate(operands) if i not in range(*where.indices(len(operands)))]
+
+    def writing(self, program: Any, writing: Any) -> Any:
+        """Return the program that writes in place, for the program that `bound` returned."""
+        if program.__class__ is not Bound:
+            return writing
+        found = self._writings.get((program, writing))
+        if found is None:
+            found = self._writings[program, writing] = program.writing(writing)
+        return found
+
+    def compiled(self, key: Any, programs: Sequence[Any]) -> bool:
+        """Count a program that is compiled now; return True if it is one more of `key` because of other starts.
+
+        `programs`: those that it is made of.
+        """
+        own = {program for program in programs if program.__class__ is Bound}
+        if not own:
+            return False
+        key = key, tuple([getattr(program, "unbound", program) for program in programs])
+        known = self._compiled.get(key)
+        if known is None:
+            self._compiled[key] = own
+            return False
+        other = [program for program in programs if program in own]
+        new = next((program for program in other if program not in known), other[0])
+        known |= own
+        for events in self._runtime.reports:
+            events.starts[new.name, new.line] += 1
+        return True
