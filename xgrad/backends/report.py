@@ -280,7 +280,7 @@ class Report(Tabled):
         for name, count in events.operators.most_common(_MOST):
             row(f"  {name}", number(count))
         if (more := len(events.operators) - _MOST) > 0:
-            row("  others", f"{more} more, of which as_dict() has the counts")
+            row("  others", f"{more} more, which as_dict() counts")
         for name in self._unused():
             called = f"{name} was called with other arguments than it takes"
             unknown = "no operator of that name was called"
