@@ -47,7 +47,7 @@ def test_what_moves_numbers_runs_on_the_chip(execution):
 )
 def test_computing_with_it_is_refused_or_the_hosts(compute):
     w = INT8.to(CHIP)
-    with pytest.raises(BackendError, match="lacks the dtype int8, and which it stores only .*at test_stores"):
+    with pytest.raises(BackendError, match=r"lacks the dtype int8, and which it stores only .*at test_stores"):
         compute(w)
     assert w.tolist() == INT8.tolist()
     falling = CHIP.replace(fallback="host")
@@ -90,4 +90,4 @@ def test_what_is_not_declared_is_stored_by_a_chip_that_falls_back():
         INT8.to(chip.replace(fallback="error"))
     with pytest.raises(TypeError, match="stores has 'int9', which is not a dtype"):
         chip.replace(stores=["int9"])
-    assert np.dtype("int8") in chip.replace(stores=["int8"])._runtime.stores
+    assert np.dtype("int8") in chip.replace(stores=["int8"])._runtime.lacks.stores

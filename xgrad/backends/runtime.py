@@ -22,7 +22,6 @@ import numpy as np
 
 from ..base.declared import DeclaredPlace
 from ..base.devices import Devices, settled
-from ..base.dtypes import x64_enabled
 from ..base.jax_compat import Tracer
 from ..base.platforms import STRIDED, local_devices
 from ..batching.batched_kernel import BatchedOperator, batched_operator
@@ -31,13 +30,13 @@ from ..dispatch.operator import Operator
 from ..errors import BackendError
 from ..execution.donation import Writing, run_writing
 from ..execution.metrics import FALLBACK
-from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
+from ..execution.pending import Pending, aval_of, declared_of, place_number, spread
 from ..execution.programs.programs import Known
 from ..execution.runner import runner
 from ..execution.scalars import one
-from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
 from .events import Events, Fallback, Launch
+from .lacks import Lacks, kind, results_of
 from .launching import Launching
 from .lazily import queue_of
 from .lowering import is_lowered, lowered
@@ -45,43 +44,32 @@ from .memory import Memory
 from .shards import beside, gathered, spread_of
 from .starts import Constants
 from .views import Views
-from .without import moves
-from .without_hlo import HloFilter
 
 
 class Runtime:
     """Stands behind the place of a declared backend, and runs its programs."""
 
-    def __init__(
-        self,
-        backend: Any,
-        on: tuple[Any, ...],
-        missing: frozenset[str],
-        dtypes: frozenset[Any] | None,
-        stores: frozenset[Any] | None,
-    ) -> None:
+    def __init__(self, backend: Any, on: tuple[Any, ...], lacks: Lacks) -> None:
         self.backend: Any = backend
         self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self, on)
         self.several: bool = len(on) > 1
         self.number: int = place_number(self.place)
         # Arrays of JAX's default device are committed to none: so they meet the small arrays that xgrad makes there.
         self.device: Any = None if on[0] == local_devices()[0] else on[0]
-        self.missing: frozenset[str] = missing
-        self.no_complex: bool = "complex" in backend.without
-        self.dtypes: frozenset[Any] | None = dtypes
-        self.stores: frozenset[Any] | None = stores
+        self.lacks = lacks
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
         self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
-        special = (backend.faults, backend.fuse, backend.products, backend.accumulate, self.constants)
+        special = (
+            backend.faults, backend.fuse, backend.products, backend.accumulate, backend.random, self.constants,
+        )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
         self.launching: Launching | None = None if plainly else Launching(self)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
         self.views: Views | None = Views(self) if backend.views else None
-        self.hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
         self._shapes: Counter[str] = Counter()  # of those, by name
         self._operators: dict[int, tuple[Operator, Operator]] = {}  # by id: an operator, and the one in its place
@@ -117,7 +105,7 @@ class Runtime:
         There the host is out of reach: what the backend lacks is refused, or part of the traced program.
         """
         if any(map(traced, operands)):
-            lack = self.backend.fallback == "error" and self._lack(program, operands)
+            lack = self.backend.fallback == "error" and self.lacks.of(program, operands)
             if lack:
                 raise self.refusal(program.operator or program.name, operands, lack)
             return program.run(*map(plain, operands))
@@ -125,7 +113,7 @@ class Runtime:
             program, operands = self.constants.bound(program, operands)
         if self.reports:
             self._count(program, operands)
-        lack = self._lack(program, operands)
+        lack = self.lacks.of(program, operands)
         if lack:
             return self._elsewhere(program, operands, lack)
         shard = spread_of((*operands,)) if self.several else None
@@ -168,7 +156,7 @@ class Runtime:
         if known and self.constants is not None:
             program, (_, *operands) = self.constants.bound(program, (whole, *operands))
         copies = not self.backend.donation or (launching is not None and launching.verify)
-        if not known or not mine or copies or self._lack(program, (whole, *operands)):
+        if not known or not mine or copies or self.lacks.of(program, (whole, *operands)):
             out.append(self._as_before(program(whole, *operands), whole))
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
@@ -202,31 +190,6 @@ class Runtime:
 
     # -- what it lacks --------------------------------------------------------------------------------------------
 
-    def _lack(self, program: Any, operands: Any) -> str:
-        """Return what the backend lacks to run a program, in words; "" if it has all."""
-        if program.operator in self.missing:
-            return f"the operator '{program.operator}'"
-        if self.hlo is not None and program.lazy:
-            lack = self.hlo.lack(program, (x64_enabled(), *map(_kind, operands)))
-            if lack:
-                return lack
-        if self.dtypes is None and not self.no_complex:
-            return ""
-        found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
-        results = self._avals(program, operands)
-        found += [(aval.dtype, ", which its result has") for aval in results]
-        for dtype, of in found:
-            stored = self.stores is not None and dtype in self.stores
-            if self._computes(dtype) or (stored and moves(program, operands, results)):
-                continue
-            if self.no_complex and dtype.kind == "c":
-                return "complex numbers"
-            return f"the dtype {dtype.name}{of}" + ", and which it stores only" * stored
-        return ""
-
-    def _computes(self, dtype: Any) -> bool:
-        return (self.dtypes is None or dtype in self.dtypes) and not (self.no_complex and dtype.kind == "c")
-
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
         """Run a program on the host because the backend lacks something; or refuse it."""
         if self.backend.fallback == "error":
@@ -243,7 +206,7 @@ class Runtime:
             arrays = [x for x in operands if declared_of(x) is not None]
             size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))
             structs = jax.tree.map(_struct, values)
-            key, launch = (program, tuple(map(_kind, values))), Launch(program.name, program.run, structs, False)
+            key, launch = (program, tuple(map(kind, values))), Launch(program.name, program.run, structs, False)
             for events in self.reports:
                 events.fallback(Fallback(program.operator or program.name, lack, here()), size)
                 if program.lazy:
@@ -261,7 +224,7 @@ class Runtime:
         for events in self.reports:
             events.operators[program.name] += 1
             if program.role == "read":
-                moved = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
+                moved = sum(aval.size * aval.dtype.itemsize for aval in results_of(program, operands))
                 (events.refreshes if stale else events.reads).add(moved)
             elif program.role in ("write", "adjoint"):
                 found = events.writes if program.role == "write" else events.adjoints
@@ -270,8 +233,7 @@ class Runtime:
     def _is_free(self, program: Any) -> bool:
         """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
         return program.role == "read" and (
-            self.backend.strides
-            or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
+            self.backend.strides or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
         )
 
     def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
@@ -280,7 +242,7 @@ class Runtime:
             return
         shard = spread_of((*values,)) if self.several else None
         shardings = None if shard is None else tuple(map(_sharding, values))
-        key = program, tuple(map(_kind, values)) if program.lazy else (), shardings
+        key = program, tuple(map(kind, values)) if program.lazy else (), shardings
         new, why = key not in self._ran, "for other shapes, dtypes or arguments"
         if new:
             self._ran.add(key)
@@ -326,18 +288,10 @@ class Runtime:
             f"declare fallback='host', which does so by itself{lowering}."
         )
 
-    def _avals(self, program: Any, operands: Any) -> tuple[Aval, ...]:
-        """Return what a program will give, none if only running it shows that."""
-        if not program.lazy:
-            return ()
-        key = (x64_enabled(), *map(_kind, operands))
-        found = program.avals.get(key) or avals_of(program, key)
-        return () if found is AT_ONCE else found if found.__class__ is tuple else (found,)
-
     def _require(self, program: Any, operands: Any) -> None:
         """Raise `OutOfMemoryError` if memory does not suffice for a program's results."""
         if self.memory.budget is not None:
-            size = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
+            size = sum(aval.size * aval.dtype.itemsize for aval in results_of(program, operands))
             if self.memory.short_of(size):
                 self.memory.require(size, f"the results of '{program.name}'", here())
 
@@ -374,8 +328,8 @@ class Runtime:
             array = jax.device_put(array, self.device)
         p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
         p.value, p.place = array, self.number
-        if self.stores is not None:
-            self._storable(array)
+        if self.lacks.stores is not None:
+            self.lacks.require_stored(array.dtype, here())
         self.memory.admit(array, here)  # a program whose results were not known before
         self.memory.hold(p)
         return p
@@ -401,7 +355,7 @@ class Runtime:
         if isinstance(array, Tracer):
             return array
         if self.backend.fallback == "error":
-            self._storable(array)
+            self.lacks.require_stored(np.dtype(array.dtype), here())
         if self.launching is not None:
             self.launching.transfer()
         committed = isinstance(array, jax.Array) and array.committed and (self.device is None or spread(array))
@@ -412,15 +366,6 @@ class Runtime:
             events.received.add(p.nbytes)
         p.owned = False  # it may share the memory of what it was made of
         return p
-
-    def _storable(self, array: Any) -> None:
-        dtype = array.dtype
-        if not self._computes(dtype) and dtype not in (self.stores or ()):
-            raise BackendError(
-                f"A tensor of {dtype.name} cannot be on the backend '{self.backend.name}', which lacks the dtype "
-                f"{dtype.name} (at {here()}). Give it another one, dtype=... or x.to(dtype); or declare "
-                f"stores=['{dtype.name}'], with which the backend stores, casts and moves it."
-            )
 
     @staticmethod
     def line() -> str:
@@ -453,12 +398,6 @@ def plain(x: Any, reason: str = "a program that runs at once") -> Any:
 def traced(x: Any) -> bool:
     """Return True for a tracer, or a tuple with one."""
     return any(map(traced, x)) if x.__class__ is tuple else isinstance(x, Tracer)
-
-
-def _kind(x: Any) -> Any:
-    if x.__class__ is tuple:
-        return tuple([_kind(part) for part in x])
-    return None if x is None else kind_of(x)
 
 
 def _struct(x: Any) -> Any:

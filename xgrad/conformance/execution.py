@@ -59,6 +59,13 @@ class Place:
         views = where.runtime.views if isinstance(where, DeclaredPlace) else None
         return None if views is None else views.rules
 
+    @property
+    def random(self) -> Any:
+        """The generator of a declared backend, if it has another one than the CPU."""
+        where = device_of(self.given).placement
+        random = where.runtime.backend.random if isinstance(where, DeclaredPlace) else None
+        return None if random == "threefry" else random
+
     def factor(self, dtype: Any, function: Any = None, arrays: Any = ()) -> float:
         """Return the factor of the tolerance for what a function of tensors computes; None: for what has products."""
         where = device_of(self.given).placement
