@@ -99,7 +99,7 @@ def _in_order(params: dict[str, Any], a: Any, b: Any, sums: Any) -> Any:
         shape, n = x.shape, len(each)
         shapes.append((shape[:n], shape[n : n + len(free)]))
         flat.append(x.reshape(prod(shape[:n]), prod(shapes[-1][1]), prod(shape[n + len(free) :])))
-    return _term_by_term(*flat, sums).reshape(*shapes[0][0], *shapes[0][1], *shapes[1][1])
+    return _term_by_term(flat[0], flat[1], sums).reshape(*shapes[0][0], *shapes[0][1], *shapes[1][1])
 
 
 def _by_patches(params: dict[str, Any], a: Any, b: Any, sums: Any) -> Any:

@@ -154,7 +154,8 @@ class Runtime:
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
         if known and self.constants is not None:
-            program, (_, *operands) = self.constants.bound(program, (whole, *operands))
+            program, (_, *given) = self.constants.bound(program, (whole, *operands))
+            operands = (*given,)
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self.lacks.of(program, (whole, *operands)):
             out.append(self._as_before(program(whole, *operands), whole))
