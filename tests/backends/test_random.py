@@ -53,6 +53,14 @@ def test_a_function_of_the_backend(execution):
     assert rows.tolist() == [[0, 1 / 256]] * 3
 
 
+@pytest.mark.parametrize("execution", MODES)
+def test_a_write_in_place_draws_from_it_too(execution):
+    x = xgrad.zeros(2, 2, device=xgrad.Backend("npu", random=counter, execution=execution))
+    x[1].uniform_()
+    assert x.tolist() == [[0, 0], [0, 1 / 256]]
+    assert x.uniform_().tolist() == [[0, 1 / 256], [2 / 256, 3 / 256]]
+
+
 def test_a_function_that_gives_something_else_is_named():
     chip = xgrad.Backend("npu", random=lambda key, shape, bits: jnp.zeros(shape, jnp.float32))
     with pytest.raises(TypeError, match=r"random of the backend 'npu' gives float32\[3\], but has to give uint32\[3\]"):

@@ -21,13 +21,14 @@ class Lacks:
         self._backend, self._operators, self._dtypes, self.stores = backend, operators, dtypes, stores
         self._no_complex: bool = "complex" in backend.without
         self._hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None
+        self.passes: Any = None  # of the backend, through which programs go
 
     def of(self, program: Any, operands: Any) -> str:
         """Return what the backend lacks to run a program, in words; "" if it has all."""
         if program.operator in self._operators:
             return f"the operator '{program.operator}'"
         if self._hlo is not None and program.lazy:
-            lack = self._hlo.lack(program, (x64_enabled(), *map(kind, operands)))
+            lack = self._hlo.lack(program, (x64_enabled(), *map(kind, operands)), self.passes)
             if lack:
                 return lack
         if self._dtypes is None and not self._no_complex:

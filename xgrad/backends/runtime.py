@@ -56,7 +56,7 @@ class Runtime:
         self.number: int = place_number(self.place)
         # Arrays of JAX's default device are committed to none: so they meet the small arrays that xgrad makes there.
         self.device: Any = None if on[0] == local_devices()[0] else on[0]
-        self.lacks = lacks
+        self.lacks: Lacks = lacks
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
@@ -65,7 +65,10 @@ class Runtime:
             backend.faults, backend.fuse, backend.products, backend.accumulate, backend.random, self.constants,
         )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
-        self.launching: Launching | None = None if plainly else Launching(self)
+        launching = None if plainly else Launching(self)
+        self.launching: Launching | None = launching
+        self.passes: Any = None if launching is None else launching.passes
+        lacks.passes = self.passes
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
@@ -255,8 +258,7 @@ class Runtime:
         if not self.reports or not program.lazy:
             return
         structs, reads = jax.tree.map(_struct, values), program.role == "read"
-        passes = None if self.launching is None else self.launching.passes
-        jitted = program.run if passes is None else passes.jitted(program)
+        jitted = program.run if self.passes is None else self.passes.jitted(program)
         launch = Launch(program.name, jitted, structs, False, shard is not None, donate, reads)
         for events in self.reports:
             events.launch((*key, donate), launch)
