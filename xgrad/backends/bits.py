@@ -1,7 +1,7 @@
-"""Bits: where the random bits of a backend come from, as a pass over each of its programs.
+"""Bits: the source of a backend's random bits, as a pass over each of its programs.
 
-Programs draw from a key, by `jax.random`: all distributions are made of `random_bits`.  Here these bits are those of
-another generator, or of a function of the backend's own.  Keys are split as ever: seeds and checkpoints are the same.
+Programs draw from a key, by `jax.random`: all distributions are made of `random_bits`.  Here another generator makes
+these bits, or a function of the backend's own.  Keys are split as ever: seeds and checkpoints are the same.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ GENERATORS = ("threefry", "rbg")
 
 
 class Bits:
-    """The pass that replaces random bits by those of `random`: a generator's name, or a function."""
+    """The pass that lets `random` make the random bits: a generator, by its name, or a function."""
 
     def __init__(self, backend: str, random: Any) -> None:
         self._who = f"random of the backend '{backend}'"

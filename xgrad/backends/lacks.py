@@ -13,7 +13,7 @@ from .without_hlo import HloFilter
 
 
 class Lacks:
-    """What one backend lacks."""
+    """The operators, operations of StableHLO and dtypes that one backend lacks."""
 
     def __init__(
         self, backend: Any, operators: frozenset[str], dtypes: frozenset[Any] | None, stores: frozenset[Any] | None

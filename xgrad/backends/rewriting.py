@@ -23,7 +23,7 @@ _RTOL = {8: 1e-10, 4: 1e-4, 2: 2e-2, 1: 0.2}
 
 
 class Passes:
-    """The passes of one backend, in order; `last`: those of xgrad's own that come after the user's."""
+    """The passes of one backend, in order; `last`: xgrad's own, which come after the user's."""
 
     def __init__(
         self, backend: str, passes: Sequence[Callable[[Any], Any]], last: Sequence[Callable[[Any], Any]] = ()
