@@ -184,6 +184,13 @@ def test_passes_of_the_user_come_first_and_are_compared_without_the_roundings():
     np.testing.assert_allclose((x @ x).cpu().numpy(), rounded @ rounded, rtol=1e-5, atol=1e-5)
 
 
+def test_conform_allows_products_their_roundings_and_nothing_else():
+    chip = xgrad.Backend("chip", products="bfloat16", lowerings={"exp": lambda x: jnp.exp(x) * (1 + 1e-3)})
+    mv, exp = xgrad.conformance.run(chip, operators="mv,exp", dtypes=["float32"]).rows
+    assert (mv.name, mv.cells["float32"].state, exp.cells["float32"].state) == ("mv", "right", "wrong")
+    assert max(check.error for check in mv.cells["float32"].checks) > 1000
+
+
 @pytest.mark.parametrize("given", [{"products": "int8"}, {"products": 3}, {"accumulate": "tf32"}])
 def test_what_cannot_be_declared_is_said(given):
     with pytest.raises(ValueError, match=f"{next(iter(given))} is the name of a number format, one of float32"):
