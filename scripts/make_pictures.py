@@ -43,14 +43,14 @@ def write() -> viz.Drawing:
 
 
 def comparison() -> Any:
-    def scale_first_row(x: xgrad.Tensor, w: xgrad.Tensor) -> xgrad.Tensor:  # as in the README
+    def scale_diagonal(x: xgrad.Tensor, w: xgrad.Tensor) -> xgrad.Tensor:  # as in the README
         y = x.clone()
-        row = y[0]
-        row.mul_(w)
+        diagonal = y.diagonal()
+        diagonal.mul_(w)
         y.t()[2].add_(1)
-        return y * y
+        return y * diagonal
 
-    return xgrad.compare(scale_first_row, xgrad.randn(512, 512).requires_grad_(), xgrad.randn(512).requires_grad_())
+    return xgrad.compare(scale_diagonal, xgrad.randn(512, 512).requires_grad_(), xgrad.randn(512).requires_grad_())
 
 
 def storage() -> viz.Drawing:

@@ -4,6 +4,11 @@
 
 Each is a Python that has the packages; the first has JAX and not PyTorch, the second PyTorch.  A part of the page is a
 module of scripts/package_cases; parts that are not asked for stay as they are on the page.
+
+    python scripts/packages.py --share 1/3 --folder FOLDER --figures      with the Python that has PyTorch
+    python scripts/packages.py --share 1/3 --folder FOLDER --check        with the one that has JAX
+
+check a third of the small cases, one environment after the other, and leave the page as it is.
 """
 
 import argparse
@@ -55,7 +60,7 @@ def run(part: str, names: list[str], which: str, folder: Path) -> None:
         try:
             cells, arrays = cases.measured(name, folder, which == "torch")
             np.savez(
-                folder / f"{which} {name}.npz",
+                _arrays(folder, which, name),
                 **{f"{i} {key}".replace("/", ":"): value for i, (key, value) in enumerate(arrays.items())},
             )
             found: dict[str, Any] = {"cells": cells}
@@ -114,18 +119,25 @@ def difference(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> tu
     return worst, where
 
 
+def _arrays(folder: Path, which: str, name: str) -> Path:
+    return folder / f"{which} {name.replace('/', ':')}.npz"
+
+
 def row(part: str, name: str, ours: dict[str, Any], theirs: dict[str, Any], folder: Path) -> str:
     """Return a row of the table."""
+    cases = importlib.import_module(f"scripts.package_cases.{part}")
     cells = theirs.get("cells") or ours.get("cells") or []
     if "error" in ours or "error" in theirs:
         text = "; ".join(f"{who}: {r['error']}" for who, r in (("xgrad", ours), ("torch", theirs)) if "error" in r)
     else:
-        files = (folder / f"{which} {name}.npz" for which in ("xgrad", "torch"))
+        files = (_arrays(folder, which, name) for which in ("xgrad", "torch"))
         found, where = difference(
             *({key.partition(" ")[2]: value for key, value in np.load(file).items()} for file in files)
         )
         text = f"equal ({found:.0e})" if found <= TOLERANCE else f"differs ({found:.0e} at {where})"
-    columns = importlib.import_module(f"scripts.package_cases.{part}").HEAD.splitlines()[-1].count("|") - 1
+        if TOLERANCE < found <= cases.__dict__.get("TOLERANCES", {}).get(name, 0):
+            text = f"close ({found:.0e})"
+    columns = cases.HEAD.splitlines()[-1].count("|") - 1
     cells = [name, *cells, *[""] * (columns - 2 - len(cells)), text]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -133,12 +145,34 @@ def row(part: str, name: str, ours: dict[str, Any], theirs: dict[str, Any], fold
 def started(part: str, names: list[str], which: str, python: str, folder: Path) -> dict[str, Any]:
     """Run cases in a process of the given Python; one that ends early leaves an error for the case that ran."""
     command = [python, "-m", "scripts.packages", "--run", which, "--parts", part, "--cases", *names]
-    environment = {**_FAST, **os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    wide = {"JAX_ENABLE_X64": "1"} if _is_wide(names[0]) else {}
+    environment = {**_FAST, **wide, **os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     command += ["--folder", str(folder)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment, cwd=ROOT)
     found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
     ended = {"error": f"the process ended with {done.returncode}"}
     return {name: found.get(name, ended) for name in names}
+
+
+def _is_wide(name: str) -> bool:
+    return "JAX_ENABLE_X64=1" in name
+
+
+def chosen(part: str, names: list[str], share: str | None) -> list[str]:
+    """Return the cases of a part to run: those that are named, or a share of the small ones, or all."""
+    cases = importlib.import_module(f"scripts.package_cases.{part}")
+    if share is None:
+        return [name for name in names or cases.CASES if name in cases.CASES]
+    which, count = map(int, share.split("/"))
+    small = cases.__dict__.get("SMALL", cases.CASES) if count > 1 else cases.CASES
+    before = sum(map(ord, part))  # so that parts of one case have their turns in different shares
+    return [name for i, name in enumerate(small, before) if i % count == which]
+
+
+def batches(names: list[str], together: int) -> list[list[str]]:
+    """Return the names in groups that share a process."""
+    kinds = [[name for name in names if _is_wide(name) is wide] for wide in (False, True)]
+    return [kind[i : i + together] for kind in kinds for i in range(0, len(kind), together)]
 
 
 def written(part: str, rows: list[str], version: str) -> str:
@@ -168,32 +202,52 @@ def main() -> None:
     parser.add_argument("--together", type=int, default=8, help="how many cases share a process")
     parser.add_argument("--folder", type=Path, help="where weights and arrays are put, and PyTorch's are found again")
     parser.add_argument("--run", choices=("xgrad", "torch"))
+    parser.add_argument("--share", help="K/N: the K-th of N shares of the small cases; 0/1 has all cases")
+    parser.add_argument("--figures", action="store_true", help="PyTorch's alone, into --folder")
+    parser.add_argument("--check", action="store_true", help="write no page; the status is 1 if a case differs")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no case begins later")
     args = parser.parse_args()
     if args.run:
         run(args.parts[0], args.cases, args.run, args.folder)
         return
     with tempfile.TemporaryDirectory() as temporary:
-        for part in args.parts:
-            cases = importlib.import_module(f"scripts.package_cases.{part}")
-            names = [name for name in args.cases or cases.CASES if name in cases.CASES]
-            number = version(args.ours, cases.TITLE.split()[0])
-            folder = args.folder or Path(temporary)
-            folder.mkdir(parents=True, exist_ok=True)
-            for i in range(0, len(names), args.together):
-                some = names[i : i + args.together]
-                known = {name: folder / f"torch {name}.json" for name in some}
-                missing = [name for name in some if not known[name].exists()]
-                for name, result in started(part, missing, "torch", args.torchs, folder).items() if missing else ():
-                    known[name].write_text(json.dumps(result))
-                theirs = {name: json.loads(file.read_text()) for name, file in known.items()}
-                ours = started(part, some, "xgrad", args.ours, folder)
-                rows = []
-                for name in some:
-                    rows.append(row(part, name, ours[name], theirs[name], folder))
-                    seconds = [found.get("seconds", "?") for found in (theirs[name], ours[name])]
-                    print(rows[-1], *seconds, ours[name].get("place", ""), flush=True)
+        sys.exit(compared(args, args.folder or Path(temporary)))
+
+
+def compared(args: argparse.Namespace, folder: Path) -> int:
+    """Run cases both ways, and write the page or check; return the exit status."""
+    begun, status, late = time.monotonic(), 0, []
+    for part in args.parts:
+        place = folder / part
+        place.mkdir(parents=True, exist_ok=True)
+        number = version(args.ours, importlib.import_module(f"scripts.package_cases.{part}").TITLE.split()[0])
+        for some in batches(chosen(part, args.cases, args.share), args.together):
+            if time.monotonic() - begun > 60 * args.minutes:
+                late += some
+                continue
+            known = {name: place / f"torch {name.replace('/', ':')}.json" for name in some}
+            missing = [name for name in some if not known[name].exists()]
+            for name, result in started(part, missing, "torch", args.torchs, place).items() if missing else ():
+                known[name].write_text(json.dumps(result))
+            theirs = {name: json.loads(file.read_text()) for name, file in known.items()}
+            if args.figures:
+                print(part, *theirs, sep="; ", flush=True)
+                continue
+            ours = started(part, some, "xgrad", args.ours, place)
+            rows = []
+            for name in some:
+                rows.append(row(part, name, ours[name], theirs[name], place))
+                seconds = [found.get("seconds", "?") for found in (theirs[name], ours[name])]
+                print(rows[-1], *seconds, ours[name].get("place", ""), flush=True)
+                if not rows[-1].split(" | ")[-1].startswith(("equal", "close")):
+                    status = 1
+            if not args.check:
                 PAGE.write_text(written(part, rows, number))
-    print(f"written: {PAGE.relative_to(ROOT)}")
+    if late:
+        print(f"not run, for want of time: {', '.join(late)}")
+    if not (args.check or args.figures):
+        print(f"written: {PAGE.relative_to(ROOT)}")
+    return status if args.check else 0
 
 
 def version(python: str, package: str) -> str:

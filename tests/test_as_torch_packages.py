@@ -259,6 +259,15 @@ def test_operators_of_traced_graphs(call):
     assert np.array_equal(ours, theirs)
 
 
+def test_a_packet_has_overloads_and_no_other_names(torch):
+    packet = torch.ops.aten.add
+    assert packet.Tensor is packet.default is packet.Scalar_out is packet
+    for name in ("nonsense", "_ops", "__wrapped__", "Tensor_", "schema"):
+        assert not hasattr(packet, name)
+    with pytest.raises(AttributeError, match=r"'aten\.add' has no overload name 'nonsense'"):
+        packet.nonsense
+
+
 def test_classes_of_pytorchs_machinery_are_named_and_not_called(torch):
     def read(reader: torch.PyTorchFileReader | None) -> torch._C.Graph: ...
 

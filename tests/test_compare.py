@@ -1,12 +1,17 @@
 """compare and tracking: both paths side by side, and what the report says."""
 
+import itertools
+import json
 import sys
 
+import jax
 import numpy as np
 import pytest
 
 import xgrad
+from xgrad.comparison import timing
 from xgrad.comparison.difference import difference
+from xgrad.comparison.timing import Times, interleaved, slower
 from xgrad.execution.programs.cost import Cost, operations_of, together
 
 
@@ -167,6 +172,108 @@ def test_an_error_says_along_which_path_it_came():
     with pytest.raises(RuntimeError) as caught:
         xgrad.compare(lambda x: x.clone().view(7), xgrad.ones(6))
     assert 'tracking("replay")' in "".join(caught.value.__notes__)
+
+
+def test_a_comparison_can_be_cited(result):
+    """Versions, device, date and each time are in the table, in HTML and in the dictionary."""
+    found = result.as_dict()
+    assert found["circumstances"]["jax"] == jax.__version__
+    assert "processors" in found["circumstances"]["device"] or xgrad.devices()[0].type != "cpu"
+    assert len(found["replay"]["times"]["eager"]) == 2
+    for form in (str(result), result._repr_html_()):
+        assert f"jax {jax.__version__}" in form
+        assert found["circumstances"]["date"] in form
+        assert "A B B A" in form
+    json.dumps(found)
+
+
+def test_programs_that_are_not_listed_are_counted_and_the_dictionary_has_all():
+    def many(x):
+        y = x.clone()
+        for rows in range(1, 8):
+            y[:rows].mul_(2)
+        return y
+
+    got = xgrad.compare(many, xgrad.ones(8, 2, requires_grad=True), timing=False, repeats=1)
+    assert len(got.as_dict()["replay"]["view programs"]) == len(got.paths["replay"].programs) == 14
+    assert "replay    2 more programs, which as_dict() lists" in str(got)
+    assert "compile time" not in str(got)
+
+
+# ---------------------------------------------------------------- times
+
+
+def noisy_clock(rng, seconds=1e-3, noise=0.2, busy=0.1):
+    """Return a clock by which what is timed takes `seconds`, more or less; now and then another program interrupts."""
+    now = itertools.count()
+
+    def clock():
+        clock.time += seconds * rng.lognormal(0, noise) * (10 if rng.random() < busy else 1) * (1 + next(now) / 1000)
+        return clock.time
+
+    clock.time = 0.0
+    return clock
+
+
+def timed_by(clock, repeats, factor=1.0):
+    """Return the times of two runs that take a tick of the clock; the first takes `factor` ticks."""
+    runs = {"a": lambda: factor * (-clock() + clock()), "b": lambda: -clock() + clock()}
+    return interleaved(runs, repeats, patience=1e9)
+
+
+def test_of_identical_programs_neither_is_slower_in_any_order():
+    times = [timed_by(noisy_clock(np.random.default_rng(seed)), 8) for seed in range(300)]
+    named = [slower(found["a"], found["b"]) for found in times]
+    assert np.count_nonzero(named) <= 9  # one in a hundred is expected
+    assert abs(sum(named)) <= 4  # and the first is not preferred
+
+
+def test_what_takes_longer_is_said_to_although_runs_were_interrupted():
+    times = timed_by(noisy_clock(np.random.default_rng(0), noise=0.05), 20, factor=1.5)
+    assert slower(times["a"], times["b"]) == 1
+    assert slower(times["b"], times["a"]) == -1
+    (line, *_) = timing.said("run time", times)
+    assert line.startswith("run time: a takes 1.")
+
+
+def test_runs_take_turns_forth_and_back():
+    order = []
+    runs = {name: lambda name=name: order.append(name) or 1.0 for name in "AB"}
+    interleaved(runs, 4)
+    assert "".join(order) == "BA" + "ABBAABBA"
+
+
+def test_few_runs_name_none_and_a_wide_spread_is_a_warning():
+    times = {"a": Times([1.0, 2.0, 3.0]), "b": Times([7.0, 7.1, 7.2])}
+    seldom, warning = timing.said("run time", times)
+    assert seldom == "run time: measured too seldom to say which takes longer, a or b"
+    assert warning.startswith("WARNING: run time varies widely, a ±25%: ")
+    assert str(Times([0.5])) == "500 ms"
+
+
+def test_two_paths_with_the_same_programs_are_not_told_apart(monkeypatch):
+    """All of `compare`, by a clock of its own: only noise is measured."""
+    monkeypatch.setattr(timing, "clock", noisy_clock(np.random.default_rng(1)))
+    got = xgrad.compare(lambda x: x * 2, xgrad.ones(2, requires_grad=True))
+    assert "times as long" not in str(got)
+    assert str(got).count("no difference beyond chance between replay and geometry") == 3
+
+
+def test_compiles_find_no_cache(tmp_path):
+    """Each is traced, compiled and stored nowhere, although JAX has just compiled the same program."""
+    from xgrad.execution.programs import cost
+
+    traced = []
+    inner = jax.jit(lambda x: traced.append(1) or x * 3 + 1)
+    before = jax.config.values["jax_enable_compilation_cache"]
+    used = xgrad.compile_cache.enable_compile_cache(tmp_path)
+    stored = len(list(used.glob("*-cache")))
+    for _ in range(2):
+        cost.compiled(lambda x: inner(x), (np.float32(1),))
+    assert len(traced) == 2
+    assert len(list(used.glob("*-cache"))) == stored
+    assert jax.config.values["jax_enable_compilation_cache"] == before
+    xgrad.compile_cache.disable_compile_cache()
 
 
 # ---------------------------------------------------------------- differences and costs

@@ -156,3 +156,57 @@ for tensor, value in zip((w, momentum), kept):
     np.testing.assert_array_equal(tensor.detach().numpy(), value)
 step(small)
 """)
+
+
+@pytest.mark.exhaustive
+def test_step_that_runs_out_while_its_batch_is_on_its_way_keeps_what_it_writes():
+    """A CPU runs a program after its call then, and the failure is in the results."""
+    run("""
+w = xgrad.ones(8, 8)
+
+@xgrad.compile
+def step(x):
+    w.sub_((x @ w).cumsum(0)[-1], alpha=1e-9)
+
+batch = np.ones((8 * MB, 8), np.float32)
+x = xgrad.ones(8 * MB, 8)
+step(x), step(x)
+kept = w.numpy().copy()
+for _ in range(2):
+    del x
+    leave(600)
+    x = xgrad.from_numpy(batch)
+    assert fails(lambda: step(x))
+    free()
+    np.testing.assert_array_equal(w.numpy().copy(), kept)
+""")
+
+
+@pytest.mark.exhaustive
+def test_lazy_step_that_no_longer_fits_keeps_weights_and_momentum():
+    run("""
+w, momentum = xgrad.ones(64, 64, requires_grad=True), xgrad.zeros(64, 64)  # large enough to be donated
+
+def step(x):
+    with xgrad.lazy():
+        w.grad = None
+        ((x @ w).tanh() @ w).sum().backward()
+        with xgrad.no_grad():
+            momentum.add_(w.grad)
+            w.sub_(momentum, alpha=1e-9)
+        xgrad.sync()
+
+large = xgrad.ones(MB, 64)  # 256 MB
+for _ in range(2):
+    step(large)
+kept = [t.detach().numpy().copy() for t in (w, momentum)]
+for _ in range(2):
+    with xgrad.no_grad():
+        w.mul_(1), momentum.mul_(1)  # NumPy has their arrays, and these would be copied
+    leave(100)
+    assert fails(lambda: step(large))
+    free()
+    for tensor, value in zip((w, momentum), kept):
+        np.testing.assert_array_equal(tensor.detach().numpy().copy(), value)
+step(large)
+""")

@@ -40,9 +40,10 @@ def test_tour_runs_as_it_stands_and_is_right():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(tour, "README.md", "exec"), names)
-    # y = [[0, 10, 201], [3, 4, 6]];  dx = 2 y w in the first row, 2 y in the second;  dw = 2 y x.
-    assert names["x"].grad.tolist() == [[0.0, 200.0, 40200.0], [6.0, 8.0, 12.0]]
-    assert names["w"].grad.tolist() == [0.0, 20.0, 804.0]
+    # y = [[0, 1, 3], [3, 40, 6], [6, 7, 801]] before the product with its diagonal d.
+    # dx = d of its column, and on the diagonal w (d + the sum of its column);  dw = x (d + that sum), on the diagonal.
+    assert names["x"].grad.tolist() == [[9.0, 40.0, 801.0], [0.0, 880.0, 801.0], [0.0, 40.0, 161100.0]]
+    assert names["w"].grad.tolist() == [0.0, 352.0, 12888.0]
     text = printed.getvalue()
     assert "True" in text
     assert "equal, bit for bit" in text

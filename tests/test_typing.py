@@ -119,3 +119,14 @@ def test_wrong_arguments_are_errors_of_types_too():
         x.max(dim=1).places  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
     with pytest.raises(TypeError):
         xgrad.softmax(x)  # pyright: ignore[reportCallIssue]
+
+
+def test_misspelt_names_are_errors_of_types_too():
+    with pytest.raises(AttributeError):
+        xgrad.softmx  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+    with pytest.raises(AttributeError):
+        xgrad.nn.Liner(2, 3)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+    with pytest.raises(AttributeError):
+        xgrad.autograd.grads  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+    assert xgrad.errors.BackendError
+    assert xgrad.views.tracking

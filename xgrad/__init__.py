@@ -107,11 +107,13 @@ if _TYPE_CHECKING:
     from . import backends as backends
     from . import chips as chips
     from . import compiler as compiler
+    from . import config as config
     from . import conformance as conformance
     from . import cpu as cpu
     from . import cuda as cuda
     from . import distributed as distributed
     from . import distributions as distributions
+    from . import errors as errors
     from . import fft as fft
     from . import func as func
     from . import interop as interop
@@ -120,6 +122,7 @@ if _TYPE_CHECKING:
     from . import masked as masked
     from . import optim as optim
     from . import profiler as profiler
+    from . import return_types as return_types
     from . import serialization as serialization
     from . import signal as signal
     from . import sparse as sparse
@@ -127,6 +130,7 @@ if _TYPE_CHECKING:
     from . import types as types
     from . import utils as utils
     from . import version as version
+    from . import views as views
     from . import viz as viz
     from .accelerator import get_device_module as get_device_module
     from .accelerator import mps as mps
@@ -151,6 +155,8 @@ if _TYPE_CHECKING:
     from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from .backends import Backend as Backend
     from .backends import Cost as Cost
+    from .backends import Event as Event
+    from .backends import Stream as Stream
     from .backends import ViewRule as ViewRule
     from .base.functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .base.sizes import SymBool as SymBool
@@ -226,6 +232,8 @@ layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.l
 _LATER = {
     "Backend": "backends",
     "Cost": "backends",
+    "Event": "backends",
+    "Stream": "backends",
     "ViewRule": "backends",
     "target": "chips",
     "compare": "comparison.compare",
@@ -314,7 +322,7 @@ _MODULES = (
 )
 
 
-def __getattr__(name: str) -> _Any:
+def _found(name: str) -> _Any:
     if name in _MODULES:
         return _importlib.import_module(f"xgrad.{name}")
     if name in _LATER:
@@ -327,6 +335,9 @@ def __getattr__(name: str) -> _Any:
     if (found := _unsupported("", name)) is not None:
         return found
     raise _MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 # Modules for users.  Python puts the others that are imported into this one's globals too.

@@ -101,10 +101,13 @@ def get_device_module(device: Any = None) -> Any:
     return cuda if kind in ("cuda", "gpu") else cpu
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if (found := unsupported("accelerator", name)) is not None:
         return found
     raise MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

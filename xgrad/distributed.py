@@ -119,10 +119,13 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return move(tensor, NamedSharding(where.mesh, PartitionSpec()))
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if (found := unsupported("distributed", name)) is not None:
         return found
     raise MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

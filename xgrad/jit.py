@@ -92,10 +92,13 @@ is_tracing = onednn_fusion_enabled = is_scripting
 Attribute: Callable[..., Any] = lambda value, type: value  # noqa: E731
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if (found := unsupported("jit", name)) is not None:
         return found
     raise MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

@@ -256,10 +256,13 @@ def logaddexp(
     return _plain["logaddexp"](*given).to(input.dtype if dtype is None else dtype)
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if (found := unsupported("masked", name)) is not None:
         return found
     raise MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

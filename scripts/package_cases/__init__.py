@@ -7,4 +7,7 @@ measured(name, folder, first)
                    computes one case with the `torch` that is imported, PyTorch (first=True) or xgrad, and returns
                    (cells, arrays): the cells of the row after the name, and arrays to compare, by name.  `folder` is
                    where PyTorch's run puts what xgrad's run reads: weights, files.
+
+and, where they are needed, SMALL, the names of the cases that CI runs with each commit (else all), and TOLERANCES, by
+name, of cases in bfloat16.
 """

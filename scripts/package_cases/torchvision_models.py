@@ -195,6 +195,7 @@ _FUNCTIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "utils, FakeData": _pictures,
 }
 CASES: dict[str, Any] = {**_MODELS, **_FUNCTIONS}
+SMALL = list(_FUNCTIONS)
 
 
 def measured(name: str, folder: Path, first: bool) -> tuple[list[str], dict[str, Any]]:

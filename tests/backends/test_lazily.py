@@ -1,6 +1,7 @@
 """A lazy backend notes operators, without a block, and runs them as one program when a value is read."""
 
 import gc
+import math
 
 import numpy as np
 import pytest
@@ -92,3 +93,14 @@ def test_a_write_donates_unless_it_is_declared_to_copy():
         else:
             with pytest.raises(OutOfMemoryError):
                 x.tolist()
+
+
+def test_what_is_pending_is_shown_as_that_of_a_lazy_block():
+    chip = xgrad.Backend("chip", execution="lazy")
+    x = xgrad.ones(2, 2, device=chip)
+    y = (x @ x.t()).exp()
+    assert [line.split(" = ")[1].split("(")[0] for line in xgrad.lazy.pending().splitlines()][-2:] == ["matmul", "exp"]
+    assert "matmul" in [box.title for box in xgrad.viz.program().scene.boxes]
+    assert y.tolist()[0][0] == pytest.approx(math.exp(2))
+    assert xgrad.lazy.pending() == ""
+    assert xgrad.viz.program().scene.boxes  # the program that ran last

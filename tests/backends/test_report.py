@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import pytest
 
 import xgrad
@@ -197,3 +198,48 @@ def test_a_device_with_strides_launches_nothing_for_a_view_that_is_read():
     assert having.as_dict()["views"]["written back"] == without.as_dict()["views"]["written back"]
     assert having.launches == without.launches - 2
     assert having.estimate().total < without.estimate().total
+
+
+def test_operators_are_listed_with_their_counts_and_lowerings_that_did_not_run():
+    chip = xgrad.Backend(
+        "chip", lowerings={"matmul": jnp.matmul, "exp": jnp.exp, "add": lambda self, other: self + other}
+    )
+    x = xgrad.ones(2, 2, device=chip)
+    layer = xgrad.nn.Linear(2, 2).to(chip)
+    with chip.report() as report:
+        xgrad.add(layer(x).exp().exp(), x, alpha=2)
+    rows = {row.label: row.cells for row in report.rows()}
+    assert (rows["exp"], rows["linear"]) == (("2",), ("1",))
+    assert report.as_dict()["lowerings that did not run"] == ["matmul", "add"]
+    assert rows["the lowering of matmul"] == ("did not run: no operator of that name was called",)
+    assert rows["the lowering of add"] == ("did not run: add was called with other arguments than it takes",)
+
+
+@pytest.mark.parametrize("execution", ["eager", "lazy"])
+def test_each_transfer_has_its_reason_and_line(execution):
+    chip = xgrad.Backend("chip", execution=execution)
+    x = xgrad.zeros(2, 3, device=chip, requires_grad=True)
+    with chip.report() as report:
+        labels = xgrad.tensor([0, 2]).to(chip)
+        loss = xgrad.nn.functional.cross_entropy(x, labels)
+        loss.item()
+        str(x)
+    found = report.as_dict()["transfers"]
+    assert [(t["direction"], t["why"]) for t in found] == [
+        ("from the host", "a tensor"), ("to the host", "a check of indices"), ("to the host", "item()"),
+        ("to the host", "print"),
+    ]  # fmt: skip
+    assert all(t["line"].startswith("test_report.py:") for t in found)
+    assert sum(t["count"] for t in found if t["direction"] == "to the host") == 3
+    assert "a check of indices at test_report.py:" in str(report)
+
+
+def test_what_is_not_listed_is_counted():
+    chip = xgrad.Backend("chip")
+    x = xgrad.ones(2, device=chip)
+    with chip.report() as report:
+        names = "exp sin cos tan tanh erf erfc sqrt rsqrt abs neg floor ceil sign square"
+        for name in names.split():
+            getattr(x, name)()
+    assert "others" in {row.label for row in report.rows()}
+    assert "3 more" in str(report)

@@ -90,4 +90,4 @@ def test_what_is_not_declared_is_stored_by_a_chip_that_falls_back():
         INT8.to(chip.replace(fallback="error"))
     with pytest.raises(TypeError, match="stores has 'int9', which is not a dtype"):
         chip.replace(stores=["int9"])
-    assert np.dtype("int8") in chip.replace(stores=["int8"])._runtime.lacks.stores
+    assert np.dtype("int8") in chip.replace(stores=["int8"])._runtime.stores

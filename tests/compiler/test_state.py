@@ -323,10 +323,6 @@ def refusals():
 
         return step, net.__dict__ | {"scale": net.scale}
 
-    def a_modules_mode():
-        net = Net()
-        return lambda x: net.eval()(x), net.__dict__
-
     def the_argument():
         d = {"x": 1}
 

@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -253,3 +254,22 @@ def test_infinite_errors_are_json():
     row = Row("operators", "mul", {"bool": Cell((Check("forward", "wrong", float("inf"), "forward: 1 instead of 0"),))})
     text = json.dumps(row.as_dict(), allow_nan=False)
     assert Row.of_dict(json.loads(text)).as_dict() == row.as_dict()
+
+
+def test_an_error_that_the_author_accepts_is_right_and_is_said(tmp_path):
+    chip = xgrad.Backend("chip", lowerings={"tanh": lambda x: jnp.tanh(x) * 1.005})
+    asked = dict(operators="tanh", dtypes=["float32"])
+    assert not xgrad.conformance.run(chip, **asked).ok
+    file = tmp_path / "run.json"
+    report = xgrad.conformance.run(chip, **asked, tolerances={"tan*": 0.01}, file=file)
+    assert report.ok
+    assert "accepted: tan* within 0.01 of the largest element" in str(report)
+    assert not xgrad.conformance.run(chip, **asked, tolerances={"tanh": 0.001}).ok
+    assert not xgrad.conformance.run(chip, **asked).ok  # only that run
+    with pytest.raises(ValueError, match="its accepted is"):
+        xgrad.conformance.run(chip, **asked, file=file, resume=True)
+    with pytest.raises(ValueError, match="no operator, view or group matches 'gelux'"):
+        xgrad.conformance.run(chip, **asked, tolerances={"gelux": 0.01})
+    for part in (0, -1, True, "1%", float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=r"tolerances\['tanh'\] is a part of the largest element"):
+            xgrad.conformance.run(chip, **asked, tolerances={"tanh": part})

@@ -131,3 +131,10 @@ assert len(opened) == 1
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.count("Backward: ") == 3
+
+
+def test_help_says_how_a_lowering_is_called_and_which_operators_run():
+    softmax, added, loss = (str(f.__doc__) for f in (xgrad.softmax, xgrad.cat, xgrad.nn.functional.cross_entropy))
+    assert "`xgrad.Backend(lowerings={'softmax': f})` calls `f(self, *, dim, dtype=None)`" in softmax
+    assert "calls `f(*tensors, dim=0)`" in added
+    assert "Among its operators: `cross_entropy_loss`." in loss

@@ -478,3 +478,12 @@ def test_steps_are_compiled_once(device):
     (program,) = update.programs.values()
     compiled = program.donating.jitted._cache_size()
     assert compiled <= 1  # 0: the process has run so many programs that JAX let this one go
+
+
+def test_parameters_on_a_declared_backend_are_refused():
+    chip = xgrad.Backend("chip")
+    optimizer = Optimizer(parameters(), optax.sgd(0.1))
+    for make in (Optimizer, lambda params, tx: optimizer.add_param_group({"params": params, "tx": tx})):
+        with pytest.raises(NotImplementedError, match=r"declared backend chip.*xgrad\.optim"):
+            make([xgrad.ones(2, device=chip, requires_grad=True)], optax.sgd(0.1))
+    assert len(optimizer.param_groups) == 1

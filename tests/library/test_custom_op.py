@@ -715,3 +715,14 @@ def test_copies_of_a_registered_operator_are_the_operator():
     space = getattr(xgrad.ops, name.partition("::")[0])
     for found in (space, space.op, space.op.default):
         assert copy.copy(found) is copy.deepcopy([found])[0] is pickle.loads(pickle.dumps(found)) is found
+
+
+@pytest.mark.parametrize("space", ["nn", "index", "sparse", "signal", "call"])
+def test_a_namespace_may_have_the_name_of_a_module(space):
+    module = getattr(xgrad.ops, space)
+    library = xgrad.library.Library(space, "FRAGMENT")
+    library.define("attention(Tensor x) -> Tensor")
+    library.impl("attention", lambda x: x * 3, "CompositeImplicitAutograd")
+    assert getattr(xgrad.ops, space).attention(xgrad.ones(1)).item() == 3
+    library._destroy()
+    assert getattr(xgrad.ops, space) is module

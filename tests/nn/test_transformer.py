@@ -152,6 +152,11 @@ def added(T):
     return T.tensor([[0.0, 0.0, 0.0, -float("inf")]] * 3, dtype=T.float64)
 
 
+def finite(T, mixed=False):
+    end = [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.5, -9.0], [0.0, -0.5, 0.0, -float("inf")]]
+    return T.tensor(end[: 3 if mixed else 2] + end[: 0 if mixed else 1], dtype=T.float64)
+
+
 def in_the_middle(T):
     return T.tensor([[False, True, False, True]] * 3)
 
@@ -159,6 +164,13 @@ def in_the_middle(T):
 PADDED = {
     "at the end": lambda T: evaluated(T, encoder(T)),
     "added": lambda T: evaluated(T, encoder(T), added(T)),
+    "finite numbers": lambda T: evaluated(T, encoder(T), finite(T)),
+    "finite numbers in the middle": lambda T: evaluated(T, encoder(T), finite(T, True)),
+    "finite numbers and a mask": lambda T: evaluated(T, encoder(T), finite(T, True), mask=causal(T, 4)),
+    "finite numbers, norm first": lambda T: evaluated(T, encoder(T, norm_first=True), finite(T)),
+    "finite numbers, slow": lambda T: evaluated(T, encoder(T, activation=T.tanh), finite(T)),
+    "finite numbers in training": lambda T: evaluated(T, encoder(T, dropout=0.0).train(), finite(T)),
+    "finite numbers of a layer": lambda T: evaluated(T, encoder(T).layers[0], finite(T)),
     "gelu": lambda T: evaluated(T, encoder(T, activation="gelu")),
     "in the middle": lambda T: evaluated(T, encoder(T), in_the_middle(T)),
     "not looked at": lambda T: evaluated(T, encoder(T, mask_check=False)),

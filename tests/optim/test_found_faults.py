@@ -10,15 +10,18 @@ import xgrad
 from xgrad.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 
-def test_an_average_begins_anew_after_a_reset_in_place():
+@pytest.mark.parametrize("reset", ["x.zero_()", "x.data.zero_()", "x.data = xgrad.tensor(0)", "x.detach()[...] = 0"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_average_begins_anew_after_a_reset_in_place(reset, compiled):
     m = xgrad.nn.Linear(1, 1)
     a = AveragedModel(m, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-    a.update_parameters(m)
-    a.update_parameters(m)
-    a.n_averaged.zero_()
+    step = xgrad.compile(lambda: a.update_parameters(m)) if compiled else lambda: a.update_parameters(m)
+    step()
+    step()
+    exec(reset, {"x": a.n_averaged, "xgrad": xgrad})
     with xgrad.no_grad():
         m.weight.fill_(10.0)
-    a.update_parameters(m)
+    step()
     assert (a.module.weight.item(), a.n_averaged.item()) == (10, 1)
 
 

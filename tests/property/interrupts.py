@@ -411,6 +411,29 @@ class BackendFaults(Kind):
         versions(self.x, values(self.x))
 
 
+class Waiting(Kind):
+    """Writes through views that wait, on a declared backend, until somebody reads."""
+
+    def make(self):
+        if not hasattr(self, "chip"):
+            self.chip = xgrad.Backend("waiting", aliasing="regenerate")
+        with self.chip.activate():
+            self.base, self.one, self.none = xgrad.zeros(4, N), xgrad.ones(N), xgrad.zeros(N)
+        self.row, self.twin = self.base[1], self.base[1]
+
+    def work(self):
+        self.row.add_(self.one)
+        self.base[2].copy_(self.none)
+        self.row.add_(self.one)
+        self.twin._read()
+
+    def check(self):
+        count = values(self.row)
+        assert values(self.twin) == values(self.base[1]) == count
+        assert values(self.base[0]) == values(self.base[2:]) == 0
+        assert self.base._version >= count
+
+
 KINDS = {
     "eager": Eager, "recorded": Recorded, "view": View, "recorded view": RecordedView, "filled": Filled,
     "accumulation": Accumulated, "copy slices": ThroughViews, "compiled step": Step, "optimizer": Optimizer,
@@ -418,7 +441,7 @@ KINDS = {
     "compiled backward": CompiledBackward, "resize_": Resized, "modes": Modes,
     "blocks": Blocks,
     # The last ones: from then on all look for backends.
-    "backend memory": BackendMemory, "backend faults": BackendFaults,
+    "backend memory": BackendMemory, "backend faults": BackendFaults, "writes that wait": Waiting,
 }  # fmt: skip
 
 

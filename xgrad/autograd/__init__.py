@@ -36,10 +36,13 @@ if _TYPE_CHECKING:
     from . import profiler as profiler
 
 
-def __getattr__(name: str) -> _Any:
+def _found(name: str) -> _Any:
     if name in ("functional", "profiler"):  # loaded at first use
         return _import_module(f".{name}", __name__)
     raise _MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 __all__ = [

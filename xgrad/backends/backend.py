@@ -20,10 +20,10 @@ from ..execution.queue import MOST
 from ..views.rules import rules_named
 from . import names
 from .active import Active
+from .aliasing import POLICIES
 from .bits import random_named
 from .cost import Cost
 from .faults import Faults
-from .lacks import Lacks
 from .products import formats_named
 from .report import Report
 from .runtime import Runtime
@@ -33,7 +33,7 @@ from .without_hlo import operations_named
 _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Backend:
     """A device that is declared, and whose computing JAX's device `on` does: tensors live on `name:0`.
 
@@ -60,6 +60,9 @@ class Backend:
     a memory of its own), "refuse", or an `xgrad.ViewRule` with the backend's own functions; "*" is all other views.
     `runtime_starts`: False if the starts of slices are constants of their programs: each choice is a program.
     `donation`: False if a write in place copies the storage.
+    `aliasing`: when a write through a view reaches the other tensors of its storage.  "write_through", at once, in the
+    storage's memory; "regenerate", when one of them is read (functionalization: what is written waits until then);
+    "copy_on_write", at once, in new memory if other tensors share the storage.  Values are the same.
     `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
     `xgrad.errors.OutOfMemoryError`, and nothing is lost.
     `cost`: an `xgrad.Cost`, for the estimated time of a report.
@@ -105,6 +108,7 @@ class Backend:
     views: Mapping[str, Any] = field(default_factory=dict)
     runtime_starts: bool = True
     donation: bool = True
+    aliasing: str = "write_through"
     memory: int | None = None
     cost: Cost | None = None
     target: Any = None
@@ -132,6 +136,10 @@ class Backend:
             raise ValueError(f"Backend '{self.name}': execution is 'eager' or 'lazy', not {self.execution!r}")
         if self.fallback not in ("host", "error"):
             raise ValueError(f"Backend '{self.name}': fallback is 'host' or 'error', not {self.fallback!r}")
+        if self.aliasing not in POLICIES:
+            raise ValueError(
+                f"Backend '{self.name}': aliasing is one of {', '.join(map(repr, POLICIES))}, not {self.aliasing!r}"
+            )
         if self.memory is not None and (isinstance(self.memory, bool) or not isinstance(self.memory, int)):
             raise TypeError(f"Backend '{self.name}': memory is a number of bytes, but got {self.memory!r}")
         if self.memory is not None and self.memory <= 0:
@@ -173,8 +181,7 @@ class Backend:
         if self.target is not None:
             self._aim(len(on))
         missing = lacking(self.name, self.without) - given.keys()
-        lacks = Lacks(self, missing, dtypes_left(dtypes, self.without), stores)
-        object.__setattr__(self, "_runtime", Runtime(self, on, lacks))
+        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without), stores))
 
     def _fuse(self) -> int | tuple[str, ...] | None:
         """Return `fuse` in one form: a number, names, or None.  Raises `ValueError` for any other value."""
@@ -223,6 +230,15 @@ class Backend:
         if several:
             object.__setattr__(self, "on", (*self.on,))
         return on
+
+    def __repr__(self) -> str:
+        """Return the declaration: what differs from the defaults."""
+        text = f"Backend({self.name!r}"
+        for f in dataclasses.fields(self)[1:]:
+            value = getattr(self, f.name)
+            if f.repr and value != (f.default if f.default_factory is dataclasses.MISSING else f.default_factory()):
+                text += f", {f.name}={dict(value) if isinstance(value, Mapping) else value!r}"
+        return f"{text})"
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))

@@ -7,6 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
+
+FROM, TO = "from the host", "to the host"
+
 
 class Launch(NamedTuple):
     """A program that ran: what XLA, or the compiler of a target, is asked of it."""
@@ -18,10 +22,14 @@ class Launch(NamedTuple):
     spread: bool = False  # True for a program of arrays on several devices
     donate: tuple[int, ...] = ()  # the operands whose memory a result has
     reads: bool = False  # True for a program that reads a part of an operand
+    writing: Any = None  # the jitted function that donates, if `jitted` does not
+    spared: tuple[int, ...] = ()  # the operands that are copied for want of donation
+    parts: tuple[str, ...] = ()  # the names of the programs that it is made of
 
     def lower(self) -> Any:
-        """Return the `jax.stages.Lowered` of its operands' shapes."""
-        return self.jitted.lower(*self.structs)
+        """Return the `jax.stages.Lowered` of its operands' shapes; with donation of what is `spared`."""
+        jitted = self.jitted if self.writing is None else self.writing
+        return (jax.jit(jitted, donate_argnums=self.spared) if self.spared else jitted).lower(*self.structs)
 
 
 class Fallback(NamedTuple):
@@ -40,6 +48,14 @@ class Fault(NamedTuple):
     operator: str
     line: str
     detail: str  # of a bit that was flipped: where
+
+
+class Transfer(NamedTuple):
+    """What went over the host's link, in which direction ("from the host" or "to the host"), why, and by which line."""
+
+    direction: str
+    why: str
+    line: str
 
 
 class Apart(NamedTuple):
@@ -75,14 +91,17 @@ class Events:
     received: Any
     refreshes: Any
     sent: Any
+    shared: Any
     writes: Any
 
     def __init__(self) -> None:
         self.operators: Counter[str] = Counter()
+        self.noted: int = 0  # of them, those that a queue noted
+        self.log: Any = None  # a clock.Log of a backend with a Cost
         self.launches: dict[Any, list[Any]] = {}  # by program and operands' shapes: [Launch, how often]
         self.programs: list[str] = []  # why each was compiled
         self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
-        self.copies: Sum = Sum()  # that donation would have saved
+        self.copies, self.shared = Sum(), Sum()  # that donation would have saved; because a storage was shared
         self.apart: dict[tuple[str, str], Sum] = {}  # views that are copies, by operation and line
         self.parted: Counter[tuple[str, str, str]] = Counter()  # writes that an alias would have shown, with their line
         self.starts: Counter[tuple[str, str]] = Counter()  # programs that runtime starts would have saved
@@ -90,11 +109,19 @@ class Events:
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.faults: list[Fault] = []
         self.sent, self.received = Sum(), Sum()
+        self.transfers: dict[Transfer, Sum] = {}  # these, one by one
+        self.lowered: set[str] = set()  # the operators whose lowerings were called
+        self.between: Sum = Sum()  # chips, when an array gets another sharding
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:
         """Count a program that ran."""
         self.launches.setdefault(key, [launch, 0])[1] += 1
+
+    def transfer(self, transfer: Transfer, size: int) -> None:
+        """Count what went over the host's link."""
+        (self.sent if transfer.direction == TO else self.received).add(size)
+        self.transfers.setdefault(transfer, Sum()).add(size)
 
     @property
     def fallen(self) -> int:

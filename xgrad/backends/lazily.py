@@ -11,6 +11,7 @@ from ..execution.fused import programs
 from ..execution.metrics import recorder
 from ..execution.pending import Pending
 from ..execution.queue import Queue
+from ..execution.references import is_deleted
 
 
 class DeviceQueue(Queue):
@@ -22,11 +23,20 @@ class DeviceQueue(Queue):
         super().__init__()
         self.runtime = runtime
         self.most = runtime.backend.pending
+        self.stream: Any = None  # the Stream on which the entries will run
+        self.spared: tuple[int, ...] = ()  # the inputs of the last program that donation would have taken
+        self.made: Any = ()  # the clock's numbers of its results
         launching = runtime.launching
         if launching is not None and launching.shapes:
             self.rules, self.cut = launching, launching.shape
 
     def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
+        runtime = self.runtime
+        if runtime.clock is not None and self.stream is not state.stream:
+            self.evaluate("another stream")
+            self.stream = state.stream
+        if runtime.reports:
+            runtime.noted(program)
         out = super().note(program, operands, owners)
         for p in out if out.__class__ is tuple else (out,):
             if p.__class__ is Pending and p.queue is self:
@@ -45,8 +55,9 @@ class DeviceQueue(Queue):
             for events in runtime.reports:
                 for i in donated:
                     events.copies.add(self.inputs[i].nbytes)
-            donated = ()
-        size = sum(p.nbytes for p in alive) - sum(self.inputs[i].nbytes for i in donated)
+            self.spared, donated = donated, ()
+        size_of = runtime.memory.size_of
+        size = sum(map(size_of, alive)) - sum(size_of(self.inputs[i]) for i in donated)
         if runtime.memory.short_of(size):
             runtime.memory.require(size, f"the results of {len(self.entries)} operations", runtime.line())
         return donated
@@ -60,8 +71,13 @@ class DeviceQueue(Queue):
         return program.run(*operands) if launching is None else launching.run(program, operands)
 
     def _evaluate(self, reason: str, line: Any) -> None:
+        clock = self.runtime.clock
+        if self.runtime.aliasing is not None:
+            _forget(self.entries)
         if not self.runtime.reports:
             return super()._evaluate(reason, line)
+        self.spared, self.made = (), ()
+        given = () if clock is None else clock.numbers(self.inputs)  # no reference to them: they may be donated
         before = len(recorder.programs)
         ran, programs.latest = programs.latest, None
         super()._evaluate(reason, line)
@@ -69,14 +85,20 @@ class DeviceQueue(Queue):
         if fused is None:
             programs.latest = ran
         else:
-            self.runtime.launched(fused, list(recorder.programs)[before:])
+            reasons = list(recorder.programs)[before:]
+            self.runtime.launched(fused, reasons, given, self)
         return None
 
     def _finish(self) -> None:
-        alive = self.done[0]
+        alive, inputs, memory = self.done[0], self.inputs, self.runtime.memory
         super()._finish()
+        for x in inputs:
+            if x.__class__ is Pending and is_deleted(x.value):
+                memory.release(x)
+        if self.runtime.clock is not None and self.runtime.reports:
+            self.made = self.runtime.clock.numbers(alive)
         for p in alive:
-            self.runtime.memory.hold(p)
+            memory.hold(p)
 
     def _one_by_one(self, failure: Exception) -> None:
         entries = self.entries
@@ -89,14 +111,30 @@ class DeviceQueue(Queue):
                         self.runtime.memory.hold(p)
 
 
+def _forget(entries: list[Any]) -> None:
+    """Forget which views were written last: else their values were alive."""
+    for *_, out, _ in entries:
+        if out.__class__ is Pending:
+            out.latest = None
+
+
 def queue_of(runtime: Any) -> DeviceQueue | None:
     """Return the queue in which this thread notes the programs of a backend now; None if they run at once."""
-    if not (runtime.lazy or state.together):
-        return None
-    queues = state.queues
-    if queues is None:
-        queues = state.queues = {}
-    queue = queues.get(runtime.place)
+    return queue_in_thread(runtime) if runtime.lazy or state.together else None
+
+
+def queue_in_thread(runtime: Any) -> DeviceQueue:
+    """Return the queue of a backend in this thread, which an eager backend too has for writes that wait."""
+    found = queues()
+    queue = found.get(runtime.place)
     if queue is None:
-        queue = queues[runtime.place] = DeviceQueue(runtime)
+        queue = found[runtime.place] = DeviceQueue(runtime)
     return queue
+
+
+def queues() -> dict[Any, DeviceQueue]:
+    """Return the queues of this thread by the backends' places."""
+    found = state.queues
+    if found is None:
+        found = state.queues = {}
+    return found

@@ -12,7 +12,6 @@
 Invariant: an array of the backend is one `Pending`, made by `adopt` and by nothing else; so what is alive is counted.
 """
 
-import sys
 from collections import Counter
 from types import FunctionType
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 
 from ..base.declared import DeclaredPlace
 from ..base.devices import Devices, settled
+from ..base.dtypes import x64_enabled
 from ..base.jax_compat import Tracer
 from ..base.platforms import STRIDED, local_devices
 from ..batching.batched_kernel import BatchedOperator, batched_operator
@@ -30,49 +30,65 @@ from ..dispatch.operator import Operator
 from ..errors import BackendError
 from ..execution.donation import Writing, run_writing
 from ..execution.metrics import FALLBACK
-from ..execution.pending import Pending, aval_of, declared_of, place_number, spread
+from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.programs.programs import Known
 from ..execution.runner import runner
-from ..execution.scalars import one
-from ..execution.source import lines, outside
-from .events import Events, Fallback, Launch
-from .lacks import Lacks, kind, results_of
+from ..execution.shapes import AT_ONCE, avals_of
+from .aliasing import policy
+from .clock import TO_DEVICE, TO_HOST, Clock, clock_of
+from .counting import Counting, here, kinds, struct
+from .events import FROM, TO, Events, Fallback, Launch, Transfer
 from .launching import Launching
-from .lazily import queue_of
+from .lazily import queue_of, queues
 from .lowering import is_lowered, lowered
 from .memory import Memory
+from .operands import plain, traced
 from .shards import beside, gathered, spread_of
 from .starts import Constants
 from .views import Views
+from .without import moves
+from .without_hlo import HloFilter
 
 
-class Runtime:
+class Runtime(Counting):
     """Stands behind the place of a declared backend, and runs its programs."""
 
-    def __init__(self, backend: Any, on: tuple[Any, ...], lacks: Lacks) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        on: tuple[Any, ...],
+        missing: frozenset[str],
+        dtypes: frozenset[Any] | None,
+        stores: frozenset[Any] | None,
+    ) -> None:
         self.backend: Any = backend
         self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self, on)
         self.several: bool = len(on) > 1
         self.number: int = place_number(self.place)
         # Arrays of JAX's default device are committed to none: so they meet the small arrays that xgrad makes there.
         self.device: Any = None if on[0] == local_devices()[0] else on[0]
-        self.lacks: Lacks = lacks
+        self.missing: frozenset[str] = missing
+        self.no_complex: bool = "complex" in backend.without
+        self.dtypes: frozenset[Any] | None = dtypes
+        self.stores: frozenset[Any] | None = stores
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
-        self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
+        tiles = None if backend.cost is None else backend.cost.tiles
+        self.memory: Memory = Memory(backend.name, backend.memory, on, chip, tiles)
         self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
         special = (
             backend.faults, backend.fuse, backend.products, backend.accumulate, backend.random, self.constants,
         )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
-        launching = None if plainly else Launching(self)
-        self.launching: Launching | None = launching
-        self.passes: Any = None if launching is None else launching.passes
-        lacks.passes = self.passes
+        self.launching: Launching | None = None if plainly else Launching(self)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
+        self.clock: Clock | None = clock_of(self)  # None without a Cost: nothing is noted in its order
+        self.copying: bool = False  # True while a write runs that copies its storage, for want of donation
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
         self.views: Views | None = Views(self) if backend.views else None
+        self.aliasing: Any = policy(self)
+        self.hlo: HloFilter | None = HloFilter(backend.without_hlo) if backend.without_hlo else None
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
         self._shapes: Counter[str] = Counter()  # of those, by name
         self._operators: dict[int, tuple[Operator, Operator]] = {}  # by id: an operator, and the one in its place
@@ -82,6 +98,8 @@ class Runtime:
         if self.backend.strides:
             STRIDED.add(self.backend.name)
         runner.expect_backends(views=self.views is not None)
+        if self.aliasing is not None:
+            self.aliasing.start()
         return self.place
 
     def operator(self, op: Operator) -> Operator:
@@ -93,6 +111,9 @@ class Runtime:
             single = op.single.operator
             own = self.operator(single)
             return op if own is single else batched_operator(kernel_of(own, tuple(op.single.statics.values())), op.axes)
+        if self.reports and is_lowered(op, function):
+            for events in self.reports:
+                events.lowered.add(op.name)
         known = self._operators.get(id(op))
         if known is None:
             own = lowered(op, function, self.backend.name) if is_lowered(op, function) else op
@@ -108,15 +129,17 @@ class Runtime:
         There the host is out of reach: what the backend lacks is refused, or part of the traced program.
         """
         if any(map(traced, operands)):
-            lack = self.backend.fallback == "error" and self.lacks.of(program, operands)
+            lack = self.backend.fallback == "error" and self.lacks(program, operands)
             if lack:
                 raise self.refusal(program.operator or program.name, operands, lack)
             return program.run(*map(plain, operands))
+        if self.aliasing is not None and (known := self.aliasing.known(program, operands)) is not None:
+            return known
         if self.constants is not None:
             program, operands = self.constants.bound(program, operands)
         if self.reports:
-            self._count(program, operands)
-        lack = self.lacks.of(program, operands)
+            self.count(program, operands)
+        lack = self.lacks(program, operands)
         if lack:
             return self._elsewhere(program, operands, lack)
         shard = spread_of((*operands,)) if self.several else None
@@ -130,13 +153,15 @@ class Runtime:
         if shard is not None and self.device is not None:
             values = gathered(values, shard)
         if program.__class__ is not Known:
-            self._launch(program, values)
+            self._launch(program, values, operands)
         launching = None if program.__class__ is Known else self.launching
         out = program.run(*values) if launching is None else launching.run(program, values)
         return self.adopted(out, operands, values, layout)
 
-    def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
-        """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: nothing else refers to the array.
+    def write(
+        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any
+    ) -> None:
+        """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
 
         A backend without donation writes a copy.
         """
@@ -147,6 +172,12 @@ class Runtime:
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
+        if self.aliasing is not None:
+            del whole  # it would be one more reference
+            alone = self.aliasing.write(out, box, holder, alone, program, operands)
+            if out:
+                return
+            whole = box[0]
         # A queue donates what nothing refers to when it is evaluated.
         mine = alone and whole.owned and (bool(pinned) or queue_of(self) is None)
         if self.several and not pinned and spread_of(operands) is not None:
@@ -160,8 +191,10 @@ class Runtime:
             program, (_, *given) = self.constants.bound(program, (whole, *operands))
             operands = (*given,)
         copies = not self.backend.donation or (launching is not None and launching.verify)
-        if not known or not mine or copies or self.lacks.of(program, (whole, *operands)):
+        if not known or not mine or copies or self.lacks(program, (whole, *operands)):
+            self.copying = mine and not self.backend.donation
             out.append(self._as_before(program(whole, *operands), whole))
+            self.copying = False
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
         if self.constants is not None:
@@ -173,8 +206,8 @@ class Runtime:
             values = gathered(values, whole.value)
         made, inside = [], [plain(whole)]
         if self.reports:
-            self._count(program, (whole, *operands))
-        self._launch(program, [inside[0], *values], (0,))
+            self.count(program, (whole, *operands))
+        self._launch(program, [inside[0], *values], (whole, *operands), writing)
         whole.value = None
         try:
             if launching is None:
@@ -194,6 +227,32 @@ class Runtime:
 
     # -- what it lacks --------------------------------------------------------------------------------------------
 
+    def lacks(self, program: Any, operands: Any) -> str:
+        """Return what the backend lacks to run a program, in words; "" if it has all."""
+        if program.operator in self.missing:
+            return f"the operator '{program.operator}'"
+        if self.hlo is not None and program.lazy:
+            passes = None if self.launching is None else self.launching.passes
+            lack = self.hlo.lack(program, (x64_enabled(), *kinds(operands)), passes)
+            if lack:
+                return lack
+        if self.dtypes is None and not self.no_complex:
+            return ""
+        found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
+        results = self._avals(program, operands)
+        found += [(aval.dtype, ", which its result has") for aval in results]
+        for dtype, of in found:
+            stored = self.stores is not None and dtype in self.stores
+            if self._computes(dtype) or (stored and moves(program, operands, results)):
+                continue
+            if self.no_complex and dtype.kind == "c":
+                return "complex numbers"
+            return f"the dtype {dtype.name}{of}" + ", and which it stores only" * stored
+        return ""
+
+    def _computes(self, dtype: Any) -> bool:
+        return (self.dtypes is None or dtype in self.dtypes) and not (self.no_complex and dtype.kind == "c")
+
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
         """Run a program on the host because the backend lacks something; or refuse it."""
         if self.backend.fallback == "error":
@@ -209,76 +268,20 @@ class Runtime:
         if self.reports:
             arrays = [x for x in operands if declared_of(x) is not None]
             size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))
-            structs = jax.tree.map(_struct, values)
-            key, launch = (program, tuple(map(kind, values))), Launch(program.name, program.run, structs, False)
+            structs = jax.tree.map(struct, values)
+            key, launch = (program, kinds(values)), Launch(program.name, program.run, structs, False)
             for events in self.reports:
                 events.fallback(Fallback(program.operator or program.name, lack, here()), size)
                 if program.lazy:
                     events.on_host.setdefault(key, [launch, 0])[1] += 1
+            if self.clock is not None:
+                self.clock.fallen(key if program.lazy else None, program.name, arrays, size)
         layout = (lambda shape: beside(shape, operands)) if shards else self._layout(program)
         return self.adopted(out, operands, values, layout)
 
-    # -- counting -------------------------------------------------------------------------------------------------
-
-    def _count(self, program: Any, operands: Any) -> None:
-        """Count a program that is asked for, in the reports that are open."""
-        stale, self.stale = self.stale, False
-        if self._is_free(program):
-            return
-        for events in self.reports:
-            events.operators[program.name] += 1
-            if program.role == "read":
-                moved = sum(aval.size * aval.dtype.itemsize for aval in results_of(program, operands))
-                (events.refreshes if stale else events.reads).add(moved)
-            elif program.role in ("write", "adjoint"):
-                found = events.writes if program.role == "write" else events.adjoints
-                found.add(getattr(operands[0], "nbytes", 0))
-
-    def _is_free(self, program: Any) -> bool:
-        """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
-        return program.role == "read" and (
-            self.backend.strides or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
-        )
-
-    def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
-        """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
-        if self._is_free(program):
-            return
-        shard = spread_of((*values,)) if self.several else None
-        shardings = None if shard is None else tuple(map(_sharding, values))
-        key = program, tuple(map(kind, values)) if program.lazy else (), shardings
-        new, why = key not in self._ran, "for other shapes, dtypes or arguments"
-        if new:
-            self._ran.add(key)
-            self._shapes[program.name] += 1
-            if self.constants is not None and self.constants.compiled(key[1:], [program]):
-                why = "for other starts"
-            elif self._shapes[program.name] == 1:
-                why = "for the first time"
-        if not self.reports or not program.lazy:
-            return
-        structs, reads = jax.tree.map(_struct, values), program.role == "read"
-        jitted = program.run if self.passes is None else self.passes.jitted(program)
-        launch = Launch(program.name, jitted, structs, False, shard is not None, donate, reads)
-        for events in self.reports:
-            events.launch((*key, donate), launch)
-            if new:
-                events.programs.append(f"{program.name} {why}, at {here()}")
-
-    def launched(self, fused: Any, reasons: list[str]) -> None:
-        """Count a program of a queue that ran, and why it was compiled."""
-        for part in [fused] if fused.segments is None else [each.program for each in fused.segments.parts]:
-            donate, count = tuple([i + 1 for i in part.donated]), len(part.programs)
-            name = f"{count} operations" if count > 1 else part.programs[0].name
-            launch = Launch(name, part.jitted, [one(), *part.structs], count > 1, False, donate, part.reads)
-            for events in self.reports:
-                events.launch(part, launch)
-        for events in self.reports:
-            events.programs += reasons
-
     def settle(self) -> None:
         """Run what waits in this thread."""
-        if (queue := queue_of(self)) is not None:
+        if (queue := queues().get(self.place)) is not None:
             queue.evaluate("a report")
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
@@ -291,10 +294,18 @@ class Runtime:
             f"declare fallback='host', which does so by itself{lowering}."
         )
 
+    def _avals(self, program: Any, operands: Any) -> tuple[Aval, ...]:
+        """Return what a program will give, none if only running it shows that."""
+        if not program.lazy:
+            return ()
+        key = (x64_enabled(), *kinds(operands))
+        found = program.avals.get(key) or avals_of(program, key)
+        return () if found is AT_ONCE else found if found.__class__ is tuple else (found,)
+
     def _require(self, program: Any, operands: Any) -> None:
         """Raise `OutOfMemoryError` if memory does not suffice for a program's results."""
         if self.memory.budget is not None:
-            size = sum(aval.size * aval.dtype.itemsize for aval in results_of(program, operands))
+            size = sum(map(self.memory.size_of, self._avals(program, operands)))
             if self.memory.short_of(size):
                 self.memory.require(size, f"the results of '{program.name}'", here())
 
@@ -331,10 +342,12 @@ class Runtime:
             array = jax.device_put(array, self.device)
         p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
         p.value, p.place = array, self.number
-        if self.lacks.stores is not None:
-            self.lacks.require_stored(array.dtype, here())
+        if self.stores is not None:
+            self._storable(array)
         self.memory.admit(array, here)  # a program whose results were not known before
         self.memory.hold(p)
+        if self.clock is not None and self.reports:
+            self.clock.made(p)
         return p
 
     def laid_out(self, array: Any, layout: Any) -> Any:
@@ -345,10 +358,14 @@ class Runtime:
         if layout is None:
             if not spread(value):
                 return array
+            if self.reports:
+                self._resharded(array, value, None)
             host = jax.device_put(value, self.place.behind[0])
             value = jax.numpy.asarray(np.asarray(host)) if self.device is None else host  # committed to none
         elif spread(value) and value.sharding.is_equivalent_to(layout, value.ndim):
             return array
+        if self.reports:
+            self._resharded(array, value, layout)
         p = self.adopt(value, layout)
         p.owned = False  # `device_put` may share the memory
         return p
@@ -358,58 +375,47 @@ class Runtime:
         if isinstance(array, Tracer):
             return array
         if self.backend.fallback == "error":
-            self.lacks.require_stored(np.dtype(array.dtype), here())
+            self._storable(array)
         if self.launching is not None:
             self.launching.transfer()
+        if self.clock is not None and self.reports:
+            self.clock.transfer(TO_DEVICE, (), array.nbytes)
         committed = isinstance(array, jax.Array) and array.committed and (self.device is None or spread(array))
         if committed and layout is None:
             array = np.asarray(array)  # committed to none, as all arrays of this backend
         p = self.adopt(jax.numpy.asarray(array), layout)
-        for events in self.reports:
-            events.received.add(p.nbytes)
+        self._transfer(FROM, "a tensor", p.nbytes)
         p.owned = False  # it may share the memory of what it was made of
         return p
+
+    def _storable(self, array: Any) -> None:
+        dtype = array.dtype
+        if not self._computes(dtype) and dtype not in (self.stores or ()):
+            raise BackendError(
+                f"A tensor of {dtype.name} cannot be on the backend '{self.backend.name}', which lacks the dtype "
+                f"{dtype.name} (at {here()}). Give it another one, dtype=... or x.to(dtype); or declare "
+                f"stores=['{dtype.name}'], with which the backend stores, casts and moves it."
+            )
 
     @staticmethod
     def line() -> str:
         """Return the user's line that runs now."""
         return here()
 
-    def sent(self, array: Any) -> Any:
-        """Return the plain array behind one of this backend, for the host or another device."""
+    def sent(self, array: Any, why: str = "a value is read", of: Any = None) -> Any:
+        """Return the plain array behind one of this backend, `of`, for the host or another device."""
+        if self.clock is not None and self.reports:
+            self.clock.transfer(TO_HOST, (of,), array.nbytes)
         if self.launching is not None:
             self.launching.transfer()
-        for events in self.reports:
-            events.sent.add(array.nbytes)
+        self._transfer(TO, why, array.nbytes)
         return array
 
-
-def here() -> str:
-    """Return the user's line."""
-    return lines(outside(sys._getframe(1)))
-
-
-def plain(x: Any, reason: str = "a program that runs at once") -> Any:
-    """Return an operand as JAX takes it: the array behind a Pending, which is evaluated for that reason."""
-    if x.__class__ is Pending:
-        return x.value if x.value is not None else x.evaluated(reason)
-    if x.__class__ is tuple:
-        return tuple([plain(part, reason) for part in x])
-    return x
-
-
-def traced(x: Any) -> bool:
-    """Return True for a tracer, or a tuple with one."""
-    return any(map(traced, x)) if x.__class__ is tuple else isinstance(x, Tracer)
-
-
-def _struct(x: Any) -> Any:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=_sharding(x)) if hasattr(x, "shape") else x
-
-
-def _sharding(x: Any) -> Any:
-    """Return the sharding of an operand on several devices; None for any other."""
-    return x.sharding if spread(x) else None
+    def _transfer(self, direction: str, why: str, size: int) -> None:
+        if self.reports:
+            transfer = Transfer(direction, why, here())
+            for events in self.reports:
+                events.transfer(transfer, size)
 
 
 def _is_pending(x: Any) -> bool:

@@ -6,6 +6,7 @@ is all operators with an operand or a result of that dtype.
 """
 
 import difflib
+import sys
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..dispatch.help_texts import operators_of
 from ..dispatch.tables import FUNCTIONS, OPERATORS, VARIANTS
 from ..views.chain import view_names
 
@@ -80,9 +82,7 @@ def lacking(backend: str, patterns: Iterable[str], field: str = "without") -> fr
             continue
         matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
         if not matched and pattern != "complex":
-            raise ValueError(
-                f"Backend '{backend}': {field}={pattern!r} matches no operator. {_instead(pattern, known)}"
-            )
+            raise ValueError(f"Backend '{backend}': {field}={pattern!r} matches no operator. {instead(pattern, known)}")
         found |= matched
     return frozenset(found)
 
@@ -110,21 +110,28 @@ def named(backend: str, name: Any) -> str:
     for operator, spelled in known.items():
         if name in spelled and "." not in operator:
             return operator
-    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is not an operator. {_instead(name, known)}")
+    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is not an operator. {instead(name, known)}")
 
 
-def _instead(name: Any, known: dict[str, set[str]]) -> str:
+def instead(name: Any, known: dict[str, set[str]]) -> str:
     plain = str(name)
-    if plain in view_names() and plain not in known:
-        return f"'{plain}' is a view operation: declare views={{'{plain}': 'refuse'}}, or an xgrad.ViewRule for it"
+    views = sorted(view for view in view_names() if fnmatchcase(view, plain))
+    if views and plain not in known:
+        them = f"'{plain}' is a view operation" if views == [plain] else f"View operations are {', '.join(views)}"
+        return f"{them}: declare views={{'{views[0]}': 'refuse'}}, or an xgrad.ViewRule for it"
     forms = sorted(operator for operator, spelled in known.items() if plain in spelled)
     if forms:
         return f"'{plain}' is several operators: {', '.join(forms)}"
     if plain.endswith("_") and plain[:-1] in known:
         return f"'{plain}' is the in-place form of the operator '{plain[:-1]}': name that"
     last = plain.rpartition(".")[2]
-    if any(last in functions for functions in FUNCTIONS.values()):
-        return f"'{plain}' is a function that is made of other operators: name those (docs/operators.md has them all)"
+    function = next((functions[last] for functions in FUNCTIONS.values() if last in functions), None)
+    forward = getattr(getattr(sys.modules.get("xgrad.nn"), last, None), "forward", None)
+    if function is not None or forward is not None:
+        layers = [FUNCTIONS["nn.functional"].get(name) for name in forward.__code__.co_names] if forward else []
+        run = sorted({name for f in (function, *layers) for name in operators_of(f)} & known.keys())
+        kind, them = "function" if function else "module", f", such as {', '.join(run)}" if run else ""
+        return f"'{plain}' is a {kind} that is made of other operators: name those, which a report lists{them}"
     near = difflib.get_close_matches(plain, {s for spelled in known.values() for s in spelled}, 3)
     return f"Near it: {', '.join(near)}" if near else "docs/operators.md has them all"
 

@@ -224,6 +224,16 @@ def real_of(d: np.dtype) -> np.dtype:
     return float32 if d == complex64 else float64 if d == complex128 else d
 
 
+def converted(x: Any, dtype: np.dtype) -> Any:
+    """Cast an array.
+
+    XLA takes the product with a bool that was cast for a choice, which gives 0 for NaN and infinity times False.
+    """
+    if x.dtype == np.bool_ and dtype in INEXACT:
+        return jnp.where(x, jnp.ones((), dtype), jnp.zeros((), dtype))
+    return x.astype(dtype)
+
+
 def category(d: np.dtype) -> "builtins.int":
     """Return 0 for bool, 1 for integral, 2 for floating, 3 for complex."""
     return 3 if d in COMPLEX else 2 if d in FLOATS else 0 if d == bool else 1

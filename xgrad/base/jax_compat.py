@@ -29,6 +29,7 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 
 # Its setting of the compile cache: a program that took fewer seconds to compile is not stored.
+ENABLED = "jax_enable_compilation_cache"
 LEAST_TIME = "jax_persistent_cache_min_compile_time_secs"
 XLA_CACHES = "jax_persistent_cache_enable_xla_caches"  # the names of XLA's own caches in the same folder
 

@@ -24,7 +24,7 @@ from .arguments import at_least, needs
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("function", metavar="FILE.py:function", help="the function to run")
     parser.add_argument("--shapes", type=shapes, help='of the inputs, such as "4,4;4": a 4x4 matrix and a vector of 4')
-    parser.add_argument("--repeats", type=at_least(1), default=7, help="runs that are timed (default: 7)")
+    parser.add_argument("--repeats", type=at_least(1), default=8, help="runs that are timed (default: 8)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of random inputs (default: 0)")
     parser.add_argument("--backends", action="append", metavar="FILE.py:a,b", help="compare these; may be repeated")
     parser.add_argument("--target", metavar="CHIP", help="ask this chip's compiler too, such as tpu:v5e")

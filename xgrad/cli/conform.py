@@ -39,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtypes", default="", metavar="LIST", help=f"of {', '.join(EVERY)} (default: {','.join(DEFAULT)})"
     )
+    parser.add_argument(
+        "--accept", action="append", default=[], metavar="NAME=ERROR", type=_tolerance,
+        help="an operator that is right within this part of its largest element, such as gelu=1%%; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--exhaustive", action="store_true", help="all samples of each operator, in all dtypes")
     parser.add_argument(
         "--limit", type=at_least(1), default=60, help="seconds of a chip's compiler for each program (default: 60)"
@@ -66,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         with _progress(rich) as progress:
             report = conform(
                 device, arguments.operators or (), _listed(arguments.dtypes), exhaustive=arguments.exhaustive,
-                compile_for=aim, file=arguments.json, resume=arguments.resume, progress=progress,
+                compile_for=aim, tolerances=dict(arguments.accept), file=arguments.json, resume=arguments.resume,
+                progress=progress,
             )  # fmt: skip
     except (TypeError, ValueError, RuntimeError) as error:  # an operator's own are rows
         parser.error(str(error))
@@ -78,6 +83,19 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.html.write_text(report.as_html(), encoding="utf-8")
     report.print(rich=rich)
     return 0 if report.ok else 1
+
+
+def _tolerance(text: str) -> tuple[str, float]:
+    """Return what `NAME=ERROR` says.
+
+    >>> _tolerance("gelu=1%"), _tolerance("conv*=0.05")
+    (('gelu', 0.01), ('conv*', 0.05))
+    """
+    name, _, part = text.rpartition("=")
+    try:
+        return name, float(part.removesuffix("%")) / (100 if part.endswith("%") else 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=ERROR, such as gelu=1% or gelu=0.01") from None
 
 
 def _listed(text: str) -> list[str] | None:

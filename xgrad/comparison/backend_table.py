@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.table import Row, Table, axes, number, rich_console, seconds, size
+from .circumstances import as_line
 from .difference import Difference
+from .timing import Times, said
 
 
 @dataclass
 class BackendRun:
     """The results on one backend: `outputs` and `gradients` (None: there is none) are NumPy arrays.
 
-    `report`: what a declared backend did in its first run (`Backend.report`), None for a device of JAX's.  `seconds`:
-    the median time of a run.  `refused`: the error of a backend that lacks something; then it has no results.
+    `report`: what a declared backend did in its first run (`Backend.report`), None for a device of JAX's.  `times`: the
+    seconds of each timed run.  `refused`: the error of a backend that lacks something; then it has no results.
     """
 
     name: str
@@ -23,7 +25,12 @@ class BackendRun:
     gradients: tuple[np.ndarray | None, ...] = ()
     report: Any = None
     refused: str | None = None
-    seconds: float | None = None
+    times: Times | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """The median time of a run; None if it was not timed."""
+        return self.times.median if self.times else None
 
 
 class FirstDifference(NamedTuple):
@@ -91,6 +98,7 @@ class BackendComparison:
     runs: dict[str, BackendRun]
     differences: dict[str, list[Difference]] = field(default_factory=dict)
     parts: dict[str, FirstDifference] = field(default_factory=dict)
+    circumstances: dict[str, Any] = field(default_factory=dict)  # versions, device, date
 
     @property
     def equal(self) -> bool:
@@ -123,7 +131,9 @@ class BackendComparison:
                 and all(d.within_rounding for d in self.differences.get(name, ())),
                 "parts": str(self.parts[name]) if name in self.parts else None,
                 "seconds": run.seconds,
+                "times": None if run.times is None else [*run.times],
                 "report": None if run.report is None else run.report.as_dict(),
+                "circumstances": self.circumstances,
             }
             for name, run in self.runs.items()
         }
@@ -152,8 +162,10 @@ class BackendComparison:
             row(label, lambda r, name=name: told(r["views"][name]))
         row("adjoints of views", lambda r: told(r["views"]["adjoint"]))
         row("copies for want of donation", lambda r: told(r["copies that donation would have saved"]))
+        row("copies of shared storages", lambda r: told(r["copies of shared storages"]))
         row("on the host", lambda r: number(sum(found["count"] for found in r["fallbacks"])))
         row("peak memory", lambda r: size(r["peak memory"]))
+        row("bytes accessed", lambda r: "-" if r["bytes accessed"] is None else size(r["bytes accessed"]))
 
         def chip(label: str, of: Any) -> None:
             row(label, lambda r: "-" if r["target"] is None or r["target"]["missing"] else of(r["target"]))
@@ -166,8 +178,8 @@ class BackendComparison:
             "estimated time", lambda r: "-" if r["estimate"] is None else seconds(sum(_running(r["estimate"]).values()))
         )
         row("  to compile", lambda r: "-" if r["estimate"] is None else seconds(r["estimate"]["compile"]))
-        if any(run.seconds is not None for run in runs):
-            rows.append(Row("time here", tuple([seconds(run.seconds) for run in runs])))
+        if any(run.times for run in runs):
+            rows.append(Row("time here", tuple([str(run.times or "-") for run in runs])))
         return rows
 
     def _state(self, run: BackendRun, base: str | None) -> str:
@@ -182,9 +194,11 @@ class BackendComparison:
         return f"{'rounding' if all(d.within_rounding for d in found) else 'NOT EQUAL'}, {largest:.3g}"
 
     def notes(self) -> list[str]:
-        """Return the lines under the table: where values first differ, and what was refused."""
+        """Return the lines under the table: where values first differ, what was refused, what the times say."""
         lines = [f"{name}: {parting}" for name, parting in self.parts.items()]
-        return lines + [f"{name}: {why}" for name, why in self.refused.items()]
+        lines += [f"{name}: {why}" for name, why in self.refused.items()]
+        timed = {name: run.times for name, run in self.runs.items() if run.times}
+        return [*lines, *(said("time here", timed) if timed else ()), as_line(self.circumstances)]
 
     def table(self) -> Table:
         """Return the table: a column for each backend."""

@@ -1,10 +1,9 @@
 """compare: one function under both tracking paths, side by side: values, gradients, graphs, programs, time, memory.
 
 Invariants: both paths run on fresh copies of the same inputs, with the same random numbers and the same cotangents;
-timed runs are interleaved, A B A B, so that a machine that slows down slows both.
+timed runs and compiles take turns, A B B A, so that a machine that slows down slows both; compiles find no cache.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -22,12 +21,13 @@ from ..execution.programs.cost import compiled, cost_of
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.tracking import PATHS, tracking
-from . import report
+from . import report, timing
+from .circumstances import circumstances
 from .difference import differences
 from .findings import Findings, PathReport, ViewProgram
 from .on_backends import on_backends
 from .subject import Subject
-from .timing import PATIENCE, interleaved
+from .timing import Times, interleaved
 
 # ---------------------------------------------------------------- the report
 
@@ -74,7 +74,7 @@ def compare(
     *inputs: Any,
     backends: Any = None,
     target: Any = None,
-    repeats: int = 7,
+    repeats: int = 8,
     programs: bool = True,
     timing: bool = True,
 ) -> Any:
@@ -89,8 +89,10 @@ def compare(
     differentiated; arrays of NumPy and JAX become tensors; other arguments are passed as they are.  An output that is
     not a real scalar is reduced by a fixed random cotangent.  Random numbers are the same in each run.
 
-    `repeats`: the number of timed runs of each path.  `programs=False` compiles nothing beside the programs of eager
-    runs, `timing=False` times nothing.
+    `repeats`: the number of timed runs of each path, and of compiles, in turns, A B B A; fewer of what takes long.
+    Compile times are without any cache.  Times are medians, with half the distance of the quartiles (±); below the
+    table stands which path takes longer, where chance does not explain it.  `programs=False` compiles nothing beside
+    the programs of eager runs, `timing=False` times nothing.
     Raises `TypeError` if `fn` returns something else, `ValueError` for fewer than two backends and for `backends`
     beside `target`, `TargetError` if the target's compiler is not here, and the errors of `fn`, with a note that names
     the path or the backend.
@@ -129,13 +131,19 @@ def compare(
         )
         chains[path] = _programs_of(graph)
     if programs:
-        _compile_views(paths, chains, aim)
+        _compile_views(paths, chains, repeats if timing else 0, aim)
         _compile_whole(subject, paths, repeats if timing else 0, aim)
     if timing:
-        for path, times in interleaved({path: _timed(subject, path) for path in PATHS}, repeats).items():
-            paths[path].eager_seconds = median(times)
+        _keep(paths, "eager", interleaved({path: _timed(subject, path) for path in PATHS}, repeats))
     a, b = (paths[path] for path in PATHS)
-    return Comparison(subject.name, paths, differences(subject.differentiated, a, b), aim)
+    return Comparison(
+        subject.name, paths, differences(subject.differentiated, a, b), aim, circumstances(subject.arrays(), aim)
+    )
+
+
+def _keep(paths: dict[str, PathReport], what: str, times: dict[str, Times]) -> None:
+    for path, found in times.items():
+        paths[path].times[what] = found
 
 
 def _array(tensor: Tensor) -> Any:
@@ -153,10 +161,10 @@ def _timed(subject: Subject, path: str) -> Callable[[], float]:
     def once() -> float:
         arrays = subject.arrays()
         jax.block_until_ready(arrays)
-        start = time.perf_counter()
+        start = timing.clock()
         outputs, grads, _ = _run(subject, path, arrays)
         jax.block_until_ready([outputs, grads])
-        return time.perf_counter() - start
+        return timing.clock() - start
 
     return once
 
@@ -196,22 +204,25 @@ def _programs_of(graph: list[Node]) -> Counter:
     return counts
 
 
-def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], aim: Any) -> None:
-    """Compile each view program of both paths on its own, A B A B; and for the target `aim`, if there is one."""
+def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], repeats: int, aim: Any) -> None:
+    """Compile each view program of both paths on its own, in turns; and for the target `aim`, if there is one."""
     programs: dict[tuple, Any] = {}
     times: dict[tuple, list[float]] = {}
-    start = time.perf_counter()
-    for turn in range(3):
-        if turn and time.perf_counter() - start > PATIENCE:
-            break
-        for path in PATHS:
-            for role, chain in chains[path]:
-                program, seconds = compiled(*_view(role, chain))
-                programs[path, role, chain] = program
-                times.setdefault((path, role, chain), []).append(seconds)
+
+    def all_of(path: str) -> float:
+        for role, chain in chains[path]:
+            key = path, role, chain
+            programs[key], taken = compiled(*_view(role, chain), clock=timing.clock)
+            times.setdefault(key, []).append(taken)
+        return sum(times[path, role, chain][-1] for role, chain in chains[path])
+
+    found = interleaved({path: lambda p=path: all_of(p) for path in PATHS}, max(repeats, 1), least=2, untimed=False)
+    if repeats and any(chains.values()):
+        _keep(paths, "compile views", found)
     for path in PATHS:
         for (role, chain), n in chains[path].items():
-            cost = cost_of(programs[path, role, chain], median(times[path, role, chain]))
+            key = path, role, chain
+            cost = cost_of(programs[key], median(times[key]) if repeats else None)
             there = None if aim is None else answered(aim, *_view(role, chain), reads=role == "read")
             paths[path].programs.append(ViewProgram(role, chain, n, cost, there))
 
@@ -229,39 +240,40 @@ def _view(role: str, chain: ViewChain) -> tuple[Any, Any, tuple[int, ...]]:
 
 
 def _compile_whole(subject: Subject, paths: dict[str, PathReport], repeats: int, aim: Any) -> None:
-    """Compile function and gradients as one program for each path, A B A B, and time it; and for the target `aim`."""
+    """Compile function and gradients as one program for each path, in turns, and time it; and for the target `aim`."""
     arrays = subject.arrays()
 
     def whole(path: str) -> Callable[..., Any]:
         return lambda key, *given: _run(subject, path, list(given), key)[:2]
 
     programs: dict[str, Any] = {}
-    times: dict[str, list[float]] = {path: [] for path in PATHS}
-    start = time.perf_counter()
-    for turn in range(3):
-        if turn and time.perf_counter() - start > PATIENCE:
-            break
-        for path in PATHS:
-            try:
-                programs[path], seconds = compiled(whole(path), (subject.key, *arrays))
-            except Exception as error:
-                # It has run eagerly, but a function that asks for a value, say, is not one program.
-                for path_report in paths.values():
-                    path_report.untraceable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-                return
-            times[path].append(seconds)
+
+    def compile_it(path: str) -> float:
+        programs[path], taken = compiled(whole(path), (subject.key, *arrays), clock=timing.clock)
+        return taken
+
+    try:
+        for path in PATHS:  # what xgrad itself keeps of a first trace, it has for both
+            jax.eval_shape(whole(path), subject.key, *arrays)
+        compiles = {path: lambda p=path: compile_it(p) for path in PATHS}
+        found = interleaved(compiles, max(repeats, 1), least=2, patience=1.0, untimed=False)
+    except Exception as error:
+        # It has run eagerly, but a function that asks for a value, say, is not one program.
+        for path_report in paths.values():
+            path_report.untraceable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        return
+    if repeats:
+        _keep(paths, "compile", found)
     for path in PATHS:
-        paths[path].whole = cost_of(programs[path], median(times[path]))
+        paths[path].whole = cost_of(programs[path], found[path].median if repeats else None)
         paths[path].hlo = programs[path].as_text()
         if aim is not None:
             paths[path].on_chip = answered(aim, whole(path), (subject.key, *arrays))
 
     def once(program: Any) -> float:
-        start = time.perf_counter()
+        start = timing.clock()
         jax.block_until_ready(program(subject.key, *arrays))
-        return time.perf_counter() - start
+        return timing.clock() - start
 
     if repeats:
-        runs = interleaved({path: lambda p=programs[path]: once(p) for path in PATHS}, repeats)
-        for path in PATHS:
-            paths[path].compiled_seconds = median(runs[path])
+        _keep(paths, "compiled", interleaved({path: lambda p=programs[path]: once(p) for path in PATHS}, repeats))

@@ -9,6 +9,7 @@ import numpy as np
 from ..execution.programs.cost import Cost, cost_of, together
 from ..views.chain import ViewChain
 from .difference import Difference
+from .timing import Times
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class PathReport:
 
     `whole` is the cost of the function and its gradients as one program, `hlo` its text; None if it cannot be traced,
     and then `untraceable` says why.  `on_chip` is the `xgrad.chips.Answer` to the same program of the compiler of a
-    target, if one is named.  Times are medians, in seconds.
+    target, if one is named.  `times` are the seconds of each run (`Times`, with a median and a spread), of what was
+    timed: "eager", "compiled" and "compile" (the whole program's), "compile views" (together).
     """
 
     name: str
@@ -46,8 +48,17 @@ class PathReport:
     hlo: str | None = field(default=None, repr=False)
     on_chip: Any = None
     untraceable: str | None = None
-    eager_seconds: float | None = None
-    compiled_seconds: float | None = None
+    times: dict[str, Times] = field(default_factory=dict)
+
+    @property
+    def eager_seconds(self) -> float | None:
+        """The median time of forward and backward, eagerly; None if it was not timed."""
+        return self.times["eager"].median if "eager" in self.times else None
+
+    @property
+    def compiled_seconds(self) -> float | None:
+        """The median time of forward and backward as one program; None if it was not timed."""
+        return self.times["compiled"].median if "compiled" in self.times else None
 
     @property
     def views(self) -> Cost:
@@ -68,6 +79,7 @@ class Findings:
     paths: dict[str, PathReport]
     differences: list[Difference]
     target: Any = None
+    circumstances: dict[str, Any] = field(default_factory=dict)  # versions, device, date, and how it was timed
 
     @property
     def equal(self) -> bool:

@@ -6,10 +6,8 @@ inputs, with the same random numbers and cotangents; no report is open while a r
 
 import dataclasses
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from statistics import median
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +22,9 @@ from ..execution.lazily import sync
 from ..execution.pending import quietly
 from ..execution.source import lines, outside
 from ..tensor import Tensor
+from . import timing
 from .backend_table import BackendComparison, BackendRun, FirstDifference
+from .circumstances import circumstances
 from .difference import difference, differences
 from .subject import Subject
 from .timing import interleaved
@@ -63,7 +63,7 @@ def on_backends(subject: Subject, backends: Any, repeats: int) -> BackendCompari
     if repeats:
         timed = {place.label: _timed(subject, place) for place in places if runs[place.label].refused is None}
         for label, times in interleaved(timed, repeats).items():
-            runs[label].seconds = median(times)
+            runs[label].times = times
     able = [place for place in places if runs[place.label].refused is None]
     found, parts = {}, {}
     for place in able[1:]:
@@ -72,7 +72,7 @@ def on_backends(subject: Subject, backends: Any, repeats: int) -> BackendCompari
         if not all(d.equal for d in differing):
             rounding = all(d.within_rounding for d in differing)
             parts[place.label] = _first_difference(_values(subject, able[0]), _values(subject, place), rounding)
-    return BackendComparison(subject.name, runs, found, parts)
+    return BackendComparison(subject.name, runs, found, parts, circumstances(subject.arrays()))
 
 
 def _places(backends: Any) -> list[_Place]:
@@ -125,11 +125,11 @@ def _timed(subject: Subject, place: _Place) -> Callable[[], float]:
     def once() -> float:
         arrays = subject.arrays()
         jax.block_until_ready(arrays)
-        start = time.perf_counter()
+        start = timing.clock()
         outputs, grads, _ = subject.run(place.block, place.note, lambda tensor: tensor, arrays, put=place.put)
         sync()
         jax.block_until_ready([quietly(t._read()) for t in (*outputs, *grads) if t is not None])
-        return time.perf_counter() - start
+        return timing.clock() - start
 
     return once
 

@@ -12,9 +12,11 @@ from ..base.table import Row, Table, axes, number, rich_console, seconds, size
 from ..chips.reading import Reading
 from ..execution.programs.cost import Cost, cost_of
 from ..views.tracking import PATHS
-from .findings import Findings, PathReport
+from .circumstances import as_line
+from .findings import Findings, PathReport, ViewProgram
+from .timing import said, slower
 
-_MOST_PROGRAMS = 12  # listed one by one; more are only summed up
+_MOST_PROGRAMS = 12  # of each path that are listed one by one; of more, their number
 
 
 # ---------------------------------------------------------------- the table
@@ -42,12 +44,31 @@ def values(comparison: Findings) -> list[str]:
     return lines
 
 
-def _costs(costs: list[Cost], depth: int = 1) -> Iterator[Row]:
+_TIMED = {
+    "compile views": "compile time of views", "compile": "compile time of one program",
+    "compiled": "run time of one program", "eager": "run time, eager",
+}  # fmt: skip
+
+
+def times_said(comparison: Findings) -> list[str]:
+    """Return lines that say which path takes longer, where that can be said, and which times vary widely."""
+    reports = [comparison.paths[path] for path in PATHS]
+    found = [(label, {r.name: r.times[what] for r in reports if what in r.times}) for what, label in _TIMED.items()]
+    lines = [text for label, times in found if len(times) == len(PATHS) for text in said(label, times)]
+    return [*lines, "times: A B B A, medians ± half the distance of the quartiles; compiles without caches"] * bool(
+        lines
+    )
+
+
+def _costs(costs: list[Cost], times: list[Any] | None = None, depth: int = 1) -> Iterator[Row]:
     yield Row("operations", tuple(number(c.operations) for c in costs), depth)
     yield Row("FLOPs", tuple(number(c.flops) for c in costs), depth)
     yield Row("bytes accessed", tuple(size(c.bytes_accessed) for c in costs), depth)
     yield Row("temporary memory", tuple(size(c.temporary_bytes) for c in costs), depth)
-    yield Row("compile time", tuple(seconds(c.compile_seconds) for c in costs), depth)
+    if times and all(times):
+        yield Row("compile time", tuple(map(str, times)), depth)
+    elif times is None and any(c.compile_seconds is not None for c in costs):
+        yield Row("compile time, once", tuple(seconds(c.compile_seconds) for c in costs), depth)
 
 
 def rows(comparison: Findings) -> Iterator[Row]:
@@ -59,16 +80,16 @@ def rows(comparison: Findings) -> Iterator[Row]:
         yield Row(name, tuple(number(r.nodes[name]) if r.nodes[name] else "-" for r in reports), 1)
     if any(r.programs for r in reports):
         yield Row("programs of views in backward", tuple(number(len(r.programs)) for r in reports))
-        yield from _costs([r.views for r in reports])
+        yield from _costs([r.views for r in reports], [r.times.get("compile views") for r in reports])
     if all(r.whole is not None for r in reports):
         yield Row("forward and backward as one program")
-        yield from _costs([r.whole for r in reports if r.whole is not None])
-        if any(r.compiled_seconds is not None for r in reports):
-            yield Row("run time", tuple(seconds(r.compiled_seconds) for r in reports), 1)
+        yield from _costs([r.whole for r in reports if r.whole is not None], [r.times.get("compile") for r in reports])
+        if all("compiled" in r.times for r in reports):
+            yield Row("run time", tuple(str(r.times["compiled"]) for r in reports), 1)
     yield from _on_chip(comparison.target, reports)
-    if any(r.eager_seconds is not None for r in reports):
+    if all("eager" in r.times for r in reports):
         yield Row("forward and backward, eager")
-        yield Row("run time", tuple(seconds(r.eager_seconds) for r in reports), 1)
+        yield Row("run time", tuple(str(r.times["eager"]) for r in reports), 1)
 
 
 def _on_chip(target: Any, reports: list[PathReport]) -> Iterator[Row]:
@@ -101,17 +122,23 @@ def as_dict(comparison: Findings) -> dict[str, Any]:
         return found | {"cycles": Reading(answer.hlo).cycles} | asdict(cost_of(answer, answer.seconds))
 
     def of(r: PathReport) -> dict[str, Any]:
+        def program(p: ViewProgram) -> dict[str, Any]:
+            return dict(role=p.role, steps=p.steps, root=[*p.chain.root_shape], view=[*p.chain.shape], nodes=p.nodes)
+
         views = [p for p in r.programs if p.on_chip is not None]
         return {
             "nodes": dict(r.nodes), "views": asdict(r.views), "program": None if r.whole is None else asdict(r.whole),
             "on the chip": None if r.on_chip is None else told(r.on_chip),
-            "views on the chip": [dict(role=p.role, steps=p.steps, nodes=p.nodes) | told(p.on_chip) for p in views],
+            "view programs": [program(p) | asdict(p.cost) for p in r.programs],
+            "views on the chip": [program(p) | told(p.on_chip) for p in views],
             "eager seconds": r.eager_seconds, "compiled seconds": r.compiled_seconds,
+            "times": {what: [*found] for what, found in r.times.items()},
         }  # fmt: skip
 
     whole = {
         "name": comparison.name, "equal": comparison.equal, "within rounding": comparison.within_rounding,
-        "target": comparison.target and comparison.target.name,
+        "target": comparison.target and comparison.target.name, "circumstances": comparison.circumstances,
+        "times": times_said(comparison),
     }  # fmt: skip
     return whole | {path: of(r) for path, r in comparison.paths.items()}
 
@@ -127,21 +154,28 @@ def programs(comparison: Findings) -> str:
 
 
 def notes(comparison: Findings) -> list[str]:
-    """Return the lines under the table: each view program, and why no whole one exists."""
+    """Return the lines under the table: view programs, and why no whole one exists."""
     lines = []
     for path in PATHS:
         programs = comparison.paths[path].programs
-        for p in programs if len(programs) <= _MOST_PROGRAMS else ():
+        for p in programs[:_MOST_PROGRAMS]:
             shapes = f"{list(p.chain.root_shape)} -> {list(p.chain.shape)}"
             cost = f"{number(p.cost.operations)} operations, {size(p.cost.bytes_accessed)}"
             if (chip := p.on_chip) is not None:
                 there = size(chip.bytes_accessed) if chip.state == "compiles" else chip.state
                 cost += f"; {comparison.target.name}: {there}"
             lines.append(f"{path:<9} {p.role:<8} {shapes}  {p.steps}  x{p.nodes}  ({cost})")
+        if len(programs) > _MOST_PROGRAMS:
+            lines.append(f"{path:<9} {len(programs) - _MOST_PROGRAMS} more programs, which as_dict() lists")
     untraceable = comparison.paths[PATHS[0]].untraceable
     if untraceable is not None:
         lines.append(f"not one program: {untraceable}")
     return lines
+
+
+def foot(comparison: Findings) -> list[str]:
+    """Return the lines at the end: what the times say, and versions, device and date."""
+    return [*times_said(comparison), as_line(comparison.circumstances)]
 
 
 def table(comparison: Findings) -> Table:
@@ -155,7 +189,7 @@ def text(comparison: Findings) -> str:
     lines += [f"  {line}" for line in values(comparison)]
     lines += ["", *table(comparison).lines()]
     extra = notes(comparison)
-    return "\n".join(lines + (["", *extra] if extra else []))
+    return "\n".join([*lines, "", *extra, *[""] * bool(extra), *foot(comparison)])
 
 
 def html(comparison: Findings) -> str:
@@ -171,6 +205,7 @@ def html(comparison: Findings) -> str:
     if extra:
         lines = escape("\n".join(extra))
         parts.append(f"<details><summary>the view programs</summary><pre>{lines}</pre></details>")
+    parts += [f"<p><small>{'<br>'.join(map(escape, foot(comparison)))}</small></p>"]
     return "".join(parts)
 
 
@@ -180,11 +215,11 @@ def print_rich(comparison: Findings) -> None:
     console = rich_console()
     colour = "green" if comparison.within_rounding else "red"
     console.print(f"[bold]compare {comparison.name}[/bold]: [{colour}]{verdict(comparison)}[/{colour}]")
-    for line in values(comparison):
-        console.print(f"  {line}", markup=False, highlight=False)
+    for text in values(comparison):
+        console.print(f"  {text}", markup=False, highlight=False)
     drawn.print()
-    for line in notes(comparison):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for text in [*notes(comparison), *foot(comparison)]:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 # ---------------------------------------------------------------- the picture
@@ -192,8 +227,11 @@ def print_rich(comparison: Findings) -> None:
 _COLOURS = {"replay": "#1f6feb", "geometry": "#e08a1e"}
 
 
-def bars(comparison: Findings) -> list[tuple[str, list[float], list[str]]]:
-    """Return (label, value of each path, the value as text) of the bars; unknown values have none."""
+def bars(comparison: Findings) -> list[tuple[str, list[float], list[str], bool]]:
+    """Return (label, value of each path, the value as text, True if they differ); unknown values have no bars.
+
+    Times differ where chance does not explain it.
+    """
     reports = [comparison.paths[path] for path in PATHS]
     views = [r.views if r.programs else None for r in reports]
     wholes = [r.whole for r in reports]
@@ -204,9 +242,9 @@ def bars(comparison: Findings) -> list[tuple[str, list[float], list[str]]]:
         ("one program:\noperations", [c and c.operations for c in wholes], number),
         ("one program:\nbytes accessed", [c and c.bytes_accessed for c in wholes], size),
         ("one program:\ntemporary memory", [c and c.temporary_bytes for c in wholes], size),
-        ("one program:\ncompile time", [c and c.compile_seconds for c in wholes], seconds),
-        ("one program:\nrun time", [r.compiled_seconds for r in reports], seconds),
-        ("eager:\nrun time", [r.eager_seconds for r in reports], seconds),
+        ("one program:\ncompile time", [r.times.get("compile") for r in reports], str),
+        ("one program:\nrun time", [r.times.get("compiled") for r in reports], str),
+        ("eager:\nrun time", [r.times.get("eager") for r in reports], str),
     ]
     chips = [r.on_chip for r in reports]
     where = comparison.target and comparison.target.name
@@ -215,25 +253,36 @@ def bars(comparison: Findings) -> list[tuple[str, list[float], list[str]]]:
         (f"{where}:\nbytes accessed", [c and c.bytes_accessed for c in chips], size),
         (f"{where}:\ntemporary memory", [c and c.memory.get("temp") for c in chips], size),
     ]
-    return [
-        (label, [float(v) for v in amounts], [show(v) for v in amounts])
-        for label, amounts, show in candidates
-        if all(v is not None for v in amounts) and max(amounts) > 0
-    ]
+    found = []
+    for label, amounts, show in candidates:
+        if all(v is not None for v in amounts):
+            timed = show is str
+            values = [v.median if timed else float(v) for v in amounts]
+            differ = slower(*amounts) != 0 if timed else values[0] != values[1]
+            found += [(label, values, [show(v) for v in amounts], differ)] * (max(values) > 0)
+    return found
+
+
+def _when(comparison: Findings) -> str:
+    return as_line({name: text for name, text in comparison.circumstances.items() if name not in ("xgrad", "python")})
 
 
 def plot(comparison: Findings, ax: Any = None) -> Any:
-    """Draw horizontal bars, each pair relative to its larger one, with the values written beside them."""
+    """Draw horizontal bars, each pair relative to its larger one, with the values written beside them.
+
+    A pair is pale where there is no difference, or none of times beyond chance.
+    """
     drawn = bars(comparison)
     ax = axes(ax, 7, 0.62 * len(drawn) + 1.2)
     height = 0.38
     for place, path in enumerate(PATHS):
         at = [i + (place - 0.5) * height for i in range(len(drawn))]
-        lengths = [amounts[place] / max(amounts) for _, amounts, _ in drawn]
-        ax.barh(at, lengths, height=height * 0.92, color=_COLOURS[path], label=path)
-        for y, length, (_, _, texts) in zip(at, lengths, drawn):
+        lengths = [amounts[place] / max(amounts) for _, amounts, *_ in drawn]
+        painted = ax.barh(at, lengths, height=height * 0.92, color=_COLOURS[path], label=path)
+        for y, length, bar, (_, _, texts, differ) in zip(at, lengths, painted, drawn):
+            bar.set_alpha(1.0 if differ else 0.35)
             ax.text(length + 0.015, y, texts[place], va="center", fontsize=8, color="#444444")
-    ax.set_yticks(range(len(drawn)), [label for label, _, _ in drawn], fontsize=8.5)
+    ax.set_yticks(range(len(drawn)), [label for label, *_ in drawn], fontsize=8.5)
     ax.invert_yaxis()
     ax.set_xlim(0, 1.22)
     ax.set_xticks([])
@@ -241,5 +290,10 @@ def plot(comparison: Findings, ax: Any = None) -> Any:
     ax.tick_params(axis="y", length=0)
     equal = "equal, bit for bit" if comparison.equal else f"largest difference {comparison.max_difference:.2g}"
     ax.set_title(f"replay against geometry: values and gradients\n{equal}", fontsize=10.5, loc="left")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.45, 0.0), ncols=2, frameon=False, fontsize=9)
+    legend = ax.legend(loc="upper center", bbox_to_anchor=(0.45, 0.0), ncols=2, frameon=False, fontsize=9)
+    for handle in legend.legend_handles:
+        handle.set_alpha(1.0)
+    ax.set_xlabel(
+        f"pale: no difference, or none of times beyond chance\n{_when(comparison)}", fontsize=7.5, labelpad=26
+    )
     return ax

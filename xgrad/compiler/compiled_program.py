@@ -28,6 +28,7 @@ from ..views.transaction import Transaction
 from .backward_node import CompiledFunctionBackward
 from .effects import Making, Recipe
 from .generated_run import straight
+from .guards.guard import Container
 from .guards.paths import locate
 from .program import one
 from .results import Results
@@ -105,6 +106,9 @@ class Entry:
         """Run the program and repeat the function's effects: all of them, or none, wherever an interrupt arrives."""
         if not runner.plain:
             runner.evaluate(arrays, leaves)
+        if self._traced.objects:  # `built` finds them from the end
+            objects = [self._located(place, path, leaves)[1] for place, path in self._traced.objects]
+            tensors = [*tensors, *objects[::-1]]
         if self._straight is not None:
             return self._straight(tensors, arrays, leaves)
         traced = self._traced
@@ -267,11 +271,14 @@ class Entry:
             tensors[i]._grad_fn = None if edge is None else node
             tensors[i]._output_nr, tensors[i]._requires_grad = edge or 0, edge is not None
         for place, path, key, plan in self._traced.puts:
-            match = self.match
-            guard = match.function if place is None else dict(match.arguments)[place]
-            root = guard.value if place is None else leaves[place]
-            container, value = locate(guard, root, path)
+            container, value = self._located(place, path, leaves)
             container.put(value, key, built(plan, tensors, made, out))
+
+    def _located(self, place: int | None, path: tuple[Any, ...], leaves: list) -> tuple[Container, Any]:
+        """Return the guard of a container, and this call's container."""
+        match = self.match
+        guard = match.function if place is None else dict(match.arguments)[place]
+        return locate(guard, guard.value if place is None else leaves[place], path)
 
     def _operands(self, arrays: list, leaves: list) -> list:
         """Return the operands that the program would get."""
@@ -331,7 +338,7 @@ class Entry:
         outvars = self._traced.program.closed.jaxpr.outvars
         shapes = [_shape(r, outvars) for r in self._traced.recipes]
         made = [blank(Tensor) for _ in shapes]
-        given = [blank(Tensor) for _ in self.match.expected]
+        given = [blank(Tensor) for _ in (*self.match.expected, *self._traced.objects)]
         result = built(self._traced.result, given, made, [None] * len(outvars))
         places = {id(tensor): shape for tensor, shape in zip(made, shapes)}
         return [places.get(id(leaf)) for leaf in pytrees.leaves(result)]

@@ -7,7 +7,7 @@ Invariant: a recipe refers to arrays and tensors by number, and to no object of 
 it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -88,8 +88,8 @@ class Effects(NamedTuple):
 class Outputs:
     """Collects the program's results, and the recipes for tensors."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, outside: Callable[[Any], int | None]) -> None:
+        self.trace, self.outside = trace, outside
         self.arrays: list[Any] = []
         self.recipes: list[Recipe] = []
         self.constants: list[Any] = []  # returned by each call as they are
@@ -141,6 +141,9 @@ class Outputs:
         alone = isinstance(value, ONCE)  # JAX would warn
         leaves, tree = ([value], None) if alone else jax.tree_util.tree_flatten(value, is_leaf=lambda n: n is not value)
         if len(leaves) == 1 and leaves[0] is value:
+            number = None if is_scalar(value) else self.outside(value)
+            if number is not None:
+                return "given", number
             self.constants.append(value)
             return "constant", value
         return "tree", (tree, [self.plan(leaf) for leaf in leaves])

@@ -1,8 +1,6 @@
 """Tracing a function: run it once on tracers, and make an `Entry` of its equations and effects."""
 
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +11,6 @@ from ..base.jax_compat import Tracer
 from ..config import state
 from ..engine.edges import GradientEdge
 from ..engine.node import InputMetadata, Node
-from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
 from .backward_node import Target
@@ -21,7 +18,8 @@ from .compiled_program import Entry
 from .effects import ONCE, RETAINED, SPARSE_GRADIENT, Outputs, has_tensors, is_constant
 from .guards import modes
 from .guards.closure_guards import Surroundings
-from .guards.code import LIBRARIES, sees_order_of_keywords
+from .guards.code import sees_order_of_keywords
+from .guards.containers import OfObject
 from .guards.frames import Frames
 from .guards.guard import MISSING, Container, is_scalar, shown
 from .guards.hyperparameters import EscapedError
@@ -30,6 +28,7 @@ from .guards.kinds import holds_tensors
 from .guards.match import Match, aval_of, is_array
 from .guards.paths import containers_among, containers_of, nodes_of, orders_among
 from .guards.tensor_guard import Expected
+from .messages import CHANGED, GIVEN, HOLDS, MODE, USED_ONCE, VALUE_NEEDED, alone, value_error
 from .overlay import Inline, Reached, ends, leave
 from .program import GRADIENT, split
 from .reached_tensors import Again, Trace, input_p
@@ -38,14 +37,6 @@ from .stepping import OF_SCHEDULES, SteppingEntry
 from .traced import Traced
 
 _TRIES = 8  # attempts while another thread changes tensors that the trace relies on
-_VALUE_NEEDED = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerBoolConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-    TracedValueError,
-)
 
 
 def traced(
@@ -80,8 +71,8 @@ def traced(
                 pass
     except Inline:
         return None
-    except _VALUE_NEEDED as error:
-        raise _value_error(error) from error
+    except VALUE_NEEDED as error:
+        raise value_error(error) from error
     raise RuntimeError(
         "xgrad.compile: while the function was traced another thread has changed, again and again, whether tensors "
         "that it uses require grad, or have a .grad, hooks or views. Call it once before the threads start, or change "
@@ -109,6 +100,8 @@ class _Tracing:
         out: Shardings | None,
     ) -> None:
         self.function, self.leaves, self.tree, self.modes, self.out = function, leaves, tree, modes, out
+        self.objects: list[tuple[int | None, tuple[Any, ...]]] = []  # the ways to objects that the function returns
+        self.looked_again = False
         self.placed: list[Any] = []  # results that `out` placed, with their shardings
         self.trace = Trace(by_value)
         self.bare = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
@@ -171,6 +164,7 @@ class _Tracing:
             self.effects,
             self.puts,
             self.result,
+            self.objects,
             tuple(self.metas),
             tuple(self.targets),
             self.failures,
@@ -224,10 +218,10 @@ class _Tracing:
         self._check_refused()
         mode = modes.left(before)
         if mode is not None:
-            raise NotImplementedError(_MODE.format(mode))
+            raise NotImplementedError(MODE.format(mode))
         if self.out is not None:
             value, self.placed = put_out(self.out, value)
-        outputs = self.outputs = Outputs(self.trace)
+        outputs = self.outputs = Outputs(self.trace, self._outside)
         self.result = outputs.plan(value)
         self._check_returned(outputs.constants)
         self.puts = self._changes(outputs)
@@ -248,9 +242,9 @@ class _Tracing:
         new = self.frames.is_new([value for value in values if not is_scalar(value)])
         for value in values:
             if id(value) in new and isinstance(value, ONCE):
-                raise NotImplementedError(_ONCE.format(type(value).__name__))
+                raise NotImplementedError(USED_ONCE.format(type(value).__name__))
             if id(value) in new and holds_tensors(value, self._is_made_here):
-                raise NotImplementedError(_HOLDS.format(type(value).__name__))
+                raise NotImplementedError(HOLDS.format(type(value).__name__))
 
     def _is_made_here(self, tensor: Any) -> bool:
         return isinstance(tensor, Tracer) or object.__getattribute__(tensor, "__dict__").get("_trace") is self.trace
@@ -273,22 +267,58 @@ class _Tracing:
             raise NotImplementedError(ADVANCED.format(advanced))
         for container in self.given:
             for key, was, now in container.changes():
-                raise NotImplementedError(_GIVEN.format(container.told(key), shown(was), shown(now)))
+                raise NotImplementedError(GIVEN.format(container.told(key), shown(was), shown(now)))
         found = []
-        for container in self.around.changed(self.frames.is_new):
+        if self._lost():
+            self._look_again()
+            for container, key, was, now in self._lost():
+                raise NotImplementedError(CHANGED.format(container.told(key), shown(was), shown(now)))
+        for root, container in self._guarded():
             for key, was, now in container.changes():
-                if not self.around.keeps(container, key, was, now):
-                    raise NotImplementedError(_CHANGED.format(container.told(key), shown(was), shown(now)))
-        for root, guard in [*zip(self.places, self.around.guards), (None, self.around.root)]:
-            for container in containers_of(guard):
-                for key, was, now in container.changes():
-                    plan = None if now is MISSING else outputs.plan(now)
-                    repeated = plan is not None and (has_tensors(plan) or (self.trace.stepped and is_constant(plan)))
-                    if repeated and container.takes(key):
-                        found.append((root, container.path, key, plan))
-                    elif not self.around.keeps(container, key, was, now):
-                        raise NotImplementedError(_CHANGED.format(container.told(key), shown(was), shown(now)))
+                plan = None if now is MISSING else outputs.plan(now)
+                # A flag, or an attribute not set before, has few values; a counter would be traced for each.
+                new = was is MISSING and isinstance(container, OfObject)
+                few = new or was is None or was.__class__ is bool or self.trace.stepped
+                repeated = plan is not None and (has_tensors(plan) or (few and is_constant(plan)))
+                if repeated and container.takes(key):
+                    found.append((root, container.path, key, plan))
+                elif not self.around.keeps(container, key, was, now):
+                    raise NotImplementedError(CHANGED.format(container.told(key), shown(was), shown(now)))
         return found
+
+    def _guarded(self) -> list[tuple[int | None, Container]]:
+        """Return (place of the argument, or None for the function's surroundings; a container with a guard)."""
+        guards = [*zip(self.places, self.around.guards), (None, self.around.root)]
+        return [(root, container) for root, guard in guards for container in containers_of(guard)]
+
+    def _look_again(self) -> None:
+        """Make the guards again: a way may lead to an object by names that only libraries use."""
+        self.looked_again = True
+        self.around.look_again(self.frames.is_new)
+
+    def _outside(self, value: Any) -> int | None:
+        """Return the number of an object from outside, whose like a call finds in its arguments or surroundings.
+
+        The numbers are -1, -2, ...: these objects follow the tensors of a call, in reverse order.
+        """
+        if self.frames.is_new([value]):
+            return None
+        while True:
+            for root, container in self._guarded():
+                if container.value is value and Container.takes(container, None):
+                    way = root, container.path
+                    if way not in self.objects:
+                        self.objects.append(way)
+                    return -1 - self.objects.index(way)
+            if self.looked_again:
+                return None
+            self._look_again()
+
+    def _lost(self) -> list[tuple[Container, Any, Any, Any]]:
+        """Return changes (container, key, before, now) of objects without guards, but for libraries' caches."""
+        self.around.kept.clear()
+        changes = ((c, *change) for c in self.around.changed(self.frames.is_new) for change in c.changes())
+        return [change for change in changes if not self.around.keeps(*change)]
 
     def _pull(self, outputs: Outputs) -> list:
         """Trace the backward of results with a history; return the gradients of tensors from outside."""
@@ -309,7 +339,7 @@ class _Tracing:
                 try:
                     self._gradients(tensors, [i], nodes)
                 except Exception as error:
-                    self.failures[i] = _alone(_value_error(error) if isinstance(error, _VALUE_NEEDED) else error)
+                    self.failures[i] = alone(value_error(error) if isinstance(error, VALUE_NEEDED) else error)
             good = [i for i in good if i not in self.failures]
             self.arriving = [None] * len(tensors)
             results = self._gradients(tensors, good, nodes) if good else [None] * len(nodes)
@@ -402,49 +432,3 @@ class _Tracing:
             if root.owner.__class__ is int:
                 found[root.number] = ("array", root.owner)
         return found
-
-
-# ---------------------------------------------------------------- errors
-
-_CHANGED = (
-    "xgrad.compile: the function changes {} in Python (it was {}, and is {}), which a compiled program cannot repeat. "
-    "Keep numbers that change in tensors (xgrad.tensor(0), and add_ to it), and return what is to be collected."
-)
-_GIVEN = (
-    "xgrad.compile: the function changes {} of an argument in Python (it was {}, and is {}), which a compiled program "
-    "does not repeat. Change the tensors in it in place, or return what is new."
-)
-_VALUE = (
-    "xgrad.compile: the function reads the value of a tensor, which is not known while it is traced{where}. "
-    "Use xgrad.where(condition, a, b) in the place of `if`, keep numbers as tensors in the place of item() and "
-    "float(), and read values outside, from what the function returns."
-)
-_ONCE = (
-    "xgrad.compile: the function returns a {}, which gives what it has only once, and a compiled function returns the "
-    "same one in each call. Return a list (list(...)), or compile the function that is called for each item."
-)
-_HOLDS = (
-    "xgrad.compile: the function returns a {} that holds tensors, which a compiled program cannot make anew in each "
-    "call. Return lists, tuples, dictionaries, or what JAX knows as a pytree (jax.tree_util.register_dataclass)."
-)
-_MODE = (
-    "xgrad.compile: the function leaves a mode changed ({}), which a compiled program does not repeat. Use it as "
-    "`with ...:` inside of the function, or change it outside."
-)
-_OURS = str(Path(__file__).parent.parent)
-
-
-def _alone(error: Exception) -> Exception:
-    """Return an error without its frames, which would keep the whole trace alive."""
-    error.__context__ = error.__cause__ = None
-    return error.with_traceback(None)
-
-
-def _value_error(error: BaseException) -> TracedValueError:
-    """Make a `TracedValueError` of JAX's error, with the line of the user's that needs a value."""
-    where = ""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith((_OURS, *LIBRARIES)) and frame.line:
-            where = f': "{frame.line.strip()}" in {frame.name}, {frame.filename}, line {frame.lineno}'
-            break
-    return TracedValueError(_VALUE.format(where=where))

@@ -28,6 +28,7 @@ class Traced(NamedTuple):
         tuple[int | None, tuple[Any, ...], Any, tuple[Any, ...]]
     ]  # (place of the argument, path, key, `Outputs.plan` of the value)
     result: tuple[Any, ...]
+    objects: list[tuple[int | None, tuple[Any, ...]]]  # (place of the argument, path): objects that a call returns
     metas: tuple[InputMetadata, ...]  # shape and dtype of the results with a history
     targets: tuple[Target, ...]  # the tensors that get their gradients
     failures: dict[int, Exception]  # by result: the error that a backward of it raises

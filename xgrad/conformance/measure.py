@@ -4,6 +4,7 @@ An error is the largest difference of an element, over the largest element of th
 over the dtype's epsilon.  Integers and bools must be equal.
 """
 
+from contextvars import ContextVar
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +22,9 @@ TOLERANCE = {
     "float16": 8.0,
     "bfloat16": 8.0,
 }
+
+# What the user accepts of the row that is made, as a part of the largest element, where that is more.
+ACCEPTED: ContextVar[float] = ContextVar("ACCEPTED", default=0.0)
 
 
 def epsilon(dtype: Any) -> float:
@@ -52,11 +56,8 @@ def wide(array: Any) -> np.ndarray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def compare(name: str, ours: list[np.ndarray], theirs: list[np.ndarray], dtype: Any, factor: float = 1.0) -> Check:
-    """Compare results with the reference.
-
-    `dtype`: of the column; results of a finer one are measured by it.  `factor`: of the tolerance.
-    """
+def compare(name: str, ours: list[np.ndarray], theirs: list[np.ndarray], dtype: Any) -> Check:
+    """Compare results with the reference.  `dtype`: of the column; results of a finer one are measured by it."""
     if len(ours) != len(theirs):
         return Check(name, WRONG, None, f"{len(ours)} results, where there should be {len(theirs)}")
     largest, why, wrong = None, "", False
@@ -64,7 +65,7 @@ def compare(name: str, ours: list[np.ndarray], theirs: list[np.ndarray], dtype: 
         error, reason, allowed = _difference(np.asarray(a), np.asarray(b), dtype)
         if error is not None and (largest is None or error > largest):
             largest = error
-        if error is None or error > allowed * factor:
+        if error is None or error > allowed:
             wrong, why = True, why or reason
     return Check(name, WRONG if wrong else RIGHT, largest, why and f"{name}: {why}")
 
@@ -81,7 +82,7 @@ def _difference(a: np.ndarray, b: np.ndarray, dtype: Any) -> tuple[float | None,
         return (float("inf"), _first(a, b, where), 0.0) if len(where) else (0.0, "", 0.0)
     unit = max(epsilon(dtype), epsilon(a.dtype))
     named = np.dtype(dtype).name if epsilon(dtype) >= epsilon(a.dtype) else a.dtype.name
-    allowed = TOLERANCE.get(named, TOLERANCE["float32"])
+    allowed = max(TOLERANCE.get(named, TOLERANCE["float32"]), ACCEPTED.get() / unit)
     a, b = wide(a), wide(b)
     odd = ~(np.isfinite(a) & np.isfinite(b))
     same = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..chips import target
 from ..config import narrowing_refused
 from .cases import cpu
 from .execution import Place, refusal
+from .measure import ACCEPTED
 from .on_chip import launched
 from .operator_rows import needs_x64
 from .records import FAILED, Cell, Check, Row
@@ -34,6 +35,7 @@ def run(
     *,
     exhaustive: bool = False,
     compile_for: Any = None,
+    tolerances: Mapping[str, float] | None = None,
     file: Any = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -49,11 +51,15 @@ def run(
     nothing runs there, so no values are compared.  A cell says "compiles", "gathers" (element by element, or far more
     bytes than arguments and results have), "slow", "refused" or "ends the compiler".
 
+    `tolerances`: {pattern of names: error that is right too, as a part of the largest element}, such as {"gelu": 0.01}
+    for a chip whose gelu is right within 1 %.  The report lists them.
+
     `file`: JSON, written after each row; with `resume`, rows that it has are not made again.  `progress` is called with
     (rows made, rows in all, the next row's name).
 
-    Raises `ValueError` for a pattern that matches nothing, an unknown dtype, a device beside `compile_for`, and a file
-    of another run; `RuntimeError` if JAX does not see the CPU, `TargetError` if the chip's compiler is not here.
+    Raises `ValueError` for a pattern that matches nothing, a tolerance that is not positive, an unknown dtype, a device
+    beside `compile_for`, and a file of another run; `RuntimeError` if JAX does not see the CPU, `TargetError` if the
+    chip's compiler is not here.
 
     >>> import xgrad
     >>> report = xgrad.conformance.run("cpu", operators="tanh", dtypes=["float32"])
@@ -69,7 +75,9 @@ def run(
     place = Place(device, aim)
     patterns = [p.strip() for p in operators.split(",")] if isinstance(operators, str) else list(operators)
     rows, columns = chosen(patterns), dtypes_of(dtypes, exhaustive)
-    state = StateFile(None if file is None else Path(file), _facts(place, patterns, columns, exhaustive))
+    accepted = _accepted(tolerances or {})
+    facts = _facts(place, patterns, columns, exhaustive) | ({"accepted": dict(tolerances)} if tolerances else {})
+    state = StateFile(None if file is None else Path(file), facts)
     if resume:
         state.resume()
     made = {(row.group, row.name) for row in state.rows}
@@ -78,7 +86,7 @@ def run(
         if progress is not None:
             progress(len(state.rows), len(rows), job.name)
         try:
-            state.add(_row(job, columns, state, place))
+            state.add(_row(job, columns, state, place, accepted.get((job.group, job.name), 0.0)))
         except BaseException:
             state.write()  # interrupted: the row is made again
             raise
@@ -88,7 +96,17 @@ def run(
     return state.report(complete=True)
 
 
-def _row(job: Job, columns: Sequence[np.dtype], state: StateFile, device: Place) -> Row:
+def _accepted(tolerances: Mapping[str, float]) -> dict[tuple[str, str], float]:
+    """Return the tolerance of each row, the largest of the patterns that match it."""
+    found: dict[tuple[str, str], float] = {}
+    for pattern, part in tolerances.items():
+        if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 < part < float("inf"):
+            raise ValueError(f"tolerances[{pattern!r}] is a part of the largest element, such as 0.01, not {part!r}")
+        found |= {row: max(part, found.get(row, 0.0)) for row in chosen([pattern])}
+    return found
+
+
+def _row(job: Job, columns: Sequence[np.dtype], state: StateFile, device: Place, accepted: float) -> Row:
     start, cells = time.perf_counter(), {}
     for dtype in columns:
         place = (job.group, job.name, dtype.name)
@@ -98,6 +116,7 @@ def _row(job: Job, columns: Sequence[np.dtype], state: StateFile, device: Place)
             continue
         state.write(running=place)
         with ExitStack() as settings:
+            settings.callback(ACCEPTED.reset, ACCEPTED.set(accepted))
             # An accelerator may multiply float32 in fewer bits unless it is asked not to.
             highest = device.target is None  # else programs are as users have them
             settings.enter_context(jax.default_matmul_precision("highest") if highest else nullcontext())

@@ -23,6 +23,8 @@ from .results import states_of
 
 Place = tuple[str, str, str]  # group, row, dtype
 
+_OPTIONAL = ("compiled for", "accepted")  # facts that not every run has
+
 
 class StateFile:
     """The file of one run; without a path nothing is written."""
@@ -46,11 +48,11 @@ class StateFile:
             return
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            before = {name: found.get(name) for name in ("format", "compiled for", *self.facts)}
+            before = {name: found.get(name) for name in ("format", *_OPTIONAL, *self.facts)}
             rows = [Row.of_dict(row) for row in found["rows"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{self.path} is not a file of xgrad's conformance: {error!r}") from error
-        for name, value in {"format": FORMAT, "compiled for": None, **json.loads(json.dumps(self.facts))}.items():
+        for name, value in {"format": FORMAT, **dict.fromkeys(_OPTIONAL), **json.loads(json.dumps(self.facts))}.items():
             if before[name] != value:
                 raise ValueError(
                     f"{self.path} cannot be resumed: its {name} is {before[name]!r}, and now it is {value!r}"

@@ -45,6 +45,10 @@ def head(report: Results) -> list[str]:
     return [
         f"xgrad {facts['xgrad']} on {facts['device']} ({facts['kind']}), jax {facts['jax']}",
         f"{'compiled, not run' if 'compiled for' in facts else 'against the CPU in float64'}; {facts['samples']}",
+        *[
+            f"accepted: {name} within {part:.3g} of the largest element"
+            for name, part in facts.get("accepted", {}).items()
+        ],
     ]
 
 

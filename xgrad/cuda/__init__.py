@@ -183,12 +183,15 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 reset_max_memory_allocated = reset_peak_memory_stats
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if name.endswith("Tensor") and hasattr(_constructors, name):
         return getattr(_constructors, name)
     if (found := unsupported("cuda", name)) is not None:
         return found
     raise MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

@@ -10,12 +10,15 @@ The file is compressed.  Its first part has two lines for each table: its name a
 of their texts.
 """
 
+import inspect
 import sys
 import zlib
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+from .operator import Operator
 from .tables import FUNCTIONS, METHODS
 
 FILE = Path(__file__).with_name("help.z")
@@ -28,7 +31,9 @@ class HelpText(str):
     name: tuple[str, str]  # of the table, and of the function in it
 
     def __str__(self) -> str:
-        return _texts().get(self.name) or str.__str__(self)
+        place, name = self.name
+        table = METHODS if place == "Tensor" else FUNCTIONS[place]
+        return (_texts().get(self.name) or str.__str__(self)) + _of_backends(table.get(name))
 
     def __repr__(self) -> str:
         return repr(str(self))
@@ -38,6 +43,36 @@ class HelpText(str):
 
     def expandtabs(self, tabsize: int = 8) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         return str(self).expandtabs(tabsize)
+
+
+def _of_backends(function: Any) -> str:
+    """Return a paragraph for authors of backends: how a lowering is called, or the operators that may run."""
+    found = operators_of(function)
+    if getattr(function, "operator", None) is None or len(found) != 1:
+        names = ", ".join(f"`{name}`" for name in sorted(found) if not name.startswith("_"))
+        return names and f"\nAmong its operators: {names}.\n"
+    (op,) = found.values()
+    arguments = [*op.parameters] if op.variadic is None else [*op.parameters, f"*{op.variadic}"]
+    statics = [f"{name}={op.defaults[name]!r}" if name in op.defaults else name for name in op.static_names]
+    star = ["*"] * (bool(statics) and op.variadic is None)
+    called = f"f({', '.join([*arguments, *star, *statics])})"
+    return f"\nLowering: `xgrad.Backend(lowerings={{{op.name!r}: f}})` calls `{called}` with JAX's arrays.\n"
+
+
+def operators_of(function: Any, seen: tuple[Any, ...] = ()) -> dict[str, Operator]:
+    """Return the operators, by name, that a function of `ops` names, or functions of `ops` that it names."""
+    op = function if isinstance(function, Operator) else getattr(function, "operator", None)
+    if isinstance(op, Operator):
+        return {op.name: op}
+    if function.__class__ is not FunctionType:
+        return {}
+    function = inspect.unwrap(function)
+    if function in seen or "ops" not in Path(function.__code__.co_filename).parts:
+        return {}
+    seen = (*seen, function)
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    named += [cell.cell_contents for cell in function.__closure__ or ()]
+    return {name: op for value in named for name, op in operators_of(value, seen).items()}
 
 
 def attach_texts() -> None:

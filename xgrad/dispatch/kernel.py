@@ -128,7 +128,7 @@ class Kernel:
         if dtypes.category(result.dtype) > dtypes.category(self_array.dtype):
             names = [dtypes.TORCH_NAMES.get(d, d.name) for d in (result.dtype, self_array.dtype)]
             raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]} ({name}_)")
-        return result.astype(self_array.dtype)
+        return dtypes.converted(result, self_array.dtype)
 
     def write(self, donate: bool, where: Any = None) -> Callable[..., Any]:
         """The jitted in-place form, over arrays; with `donate` the result uses the first argument's memory.

@@ -30,7 +30,7 @@ def common_dtype(*operands: Any) -> np.dtype:
 def promote(*operands: Any) -> tuple[Any, ...]:
     """Cast the operands to their common dtype."""
     dtype = common_dtype(*operands)
-    return tuple(jnp.asarray(x).astype(dtype) for x in operands)
+    return tuple(dtypes.converted(jnp.asarray(x), dtype) for x in operands)
 
 
 def promote_float(*operands: Any) -> tuple[Any, ...]:
@@ -38,7 +38,7 @@ def promote_float(*operands: Any) -> tuple[Any, ...]:
     dtype = common_dtype(*operands)
     if dtype not in dtypes.INEXACT:
         dtype = settings.default_dtype
-    return tuple(jnp.asarray(x).astype(dtype) for x in operands)
+    return tuple(dtypes.converted(jnp.asarray(x), dtype) for x in operands)
 
 
 def scalar(x: Any, value: Any, name: str) -> Any:
@@ -55,7 +55,7 @@ def scalar(x: Any, value: Any, name: str) -> Any:
             f"value cannot be converted to type {dtypes.torch_name(x.dtype)} without overflow: "
             f"argument '{name}' is complex"
         )
-    return value if value.weak_type else value.astype(x.dtype)
+    return value if value.weak_type else dtypes.converted(value, x.dtype)
 
 
 def cast(x: Any, dtype: np.dtype) -> Any:
@@ -63,7 +63,7 @@ def cast(x: Any, dtype: np.dtype) -> Any:
     x = jnp.asarray(x)
     if x.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
         x = jnp.real(x)
-    return x.astype(dtype)
+    return dtypes.converted(x, dtype)
 
 
 def as_float(x: Any) -> Any:
@@ -107,6 +107,17 @@ def refuse_complex(x: Any, name: str) -> None:
     """Raise for complex numbers, for which PyTorch has no kernel."""
     if x.dtype in dtypes.COMPLEX:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}'")
+
+
+def refuse_bool(what: str, *operands: Any) -> None:
+    """Refuse to subtract or negate truth values."""
+    bools = sum(x.dtype == bool for x in operands)
+    if bools:
+        advice = "Use the `^` or `logical_xor()`"
+        if bools == 1:
+            advice = "If you are trying to invert a mask, use the `~` or `logical_not()`"
+        found = "a bool tensor" if bools == 1 else "two bool tensors"
+        raise RuntimeError(f"{what}, the `-` operator, with {found} is not supported. {advice} operator instead.")
 
 
 def require_32_bits(x: Any, name: str) -> None:

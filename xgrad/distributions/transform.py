@@ -67,8 +67,6 @@ class Transform:
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    __hash__: Any = object.__hash__
-
     def __call__(self, x: Tensor) -> Tensor:
         if self._cache_size and x is self._cached_x_y[0]:
             return self._cached_x_y[1]
@@ -133,8 +131,6 @@ class _InverseTransform(Transform):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _InverseTransform) and self._inv == other._inv
-
-    __hash__: Any = object.__hash__
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._inv._inv_call(x)
@@ -208,8 +204,6 @@ class ComposeTransform(Transform):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComposeTransform) and self.parts == other.parts
-
-    __hash__: Any = object.__hash__
 
     def __call__(self, x: Tensor) -> Tensor:
         for part in self.parts:

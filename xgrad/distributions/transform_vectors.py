@@ -32,8 +32,6 @@ class _Alike(Transform):
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self)
 
-    __hash__: Any = object.__hash__
-
 
 class SoftmaxTransform(_Alike):
     """y = softmax(x), whose inverse is log(y): not a bijection, because vectors that differ by a constant have one

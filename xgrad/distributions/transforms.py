@@ -45,8 +45,6 @@ class _Plain(Transform):
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self)
 
-    __hash__: Any = object.__hash__
-
 
 class ExpTransform(_Plain):
     """y = exp(x)"""
@@ -118,8 +116,6 @@ class AbsTransform(Transform):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AbsTransform)
 
-    __hash__: Any = object.__hash__
-
     def _call(self, x: Tensor) -> Tensor:
         return x.abs()
 
@@ -145,8 +141,6 @@ class PowerTransform(Transform):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PowerTransform) and bool((self.exponent == other.exponent).all())
-
-    __hash__: Any = object.__hash__
 
     def _call(self, x: Tensor) -> Tensor:
         return x.pow(self.exponent)
@@ -198,8 +192,6 @@ class AffineTransform(Transform):
             return False
         pairs = ((self.loc, other.loc), (self.scale, other.scale))
         return all(bool(T["as_tensor"](a == b).all()) for a, b in pairs)
-
-    __hash__: Any = object.__hash__
 
     def _call(self, x: Tensor) -> Tensor:
         return self.loc + self.scale * x

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..base.jax_compat import COMPILED
 from ..base.limits import checked
-from ..base.platforms import start
+from ..base.platforms import default_platform, start
 from ..errors import LostValueError
 from .programs.ahead import compiled
 from .references import is_deleted
@@ -80,7 +80,7 @@ def _put_aside(box: list) -> None:
     if len(box) == 1:
         with jax.ensure_compile_time_eval():
             try:
-                box.append(jax.device_put(box[0], may_alias=False))
+                box += copied(box)
             except Exception as error:
                 raise _NoRoomError from error
 
@@ -112,6 +112,7 @@ def run_writing(program: Writing, out: list[Any], box: list[Any], operands: tupl
         # C code calls the program and stores its result: Python looks for signals after both.
         out.extend(map(program.jitted, box[:1], *zip(operands)))
         if len(box) > 1:
+            await_results(out)
             _note_need(program, out, operands)
         return None
     except BaseException as error:
@@ -203,6 +204,18 @@ def has_room(need: int, sharding: Any) -> bool:
     return True
 
 
+def await_results(out: list[Any]) -> None:
+    """Wait for a program's results, where copies of what it took can be put back; an error empties `out`.
+
+    A CPU's program whose operands are on their way runs after its call, and what it fails with is in its results.
+    """
+    try:
+        jax.block_until_ready(out)
+    except BaseException:
+        out.clear()
+        raise
+
+
 def complete(finish: Callable[..., Any], *arguments: Any) -> None:
     """Call `finish`, which may be repeated, until it gets through, for the handler of an interrupt: more may follow.
 
@@ -219,8 +232,9 @@ def complete(finish: Callable[..., Any], *arguments: Any) -> None:
 
 
 def copied(arrays: list[Any]) -> list[Any]:
-    """Return arrays of the same values, to be donated in place of these."""
-    return [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
+    """Return arrays of the same values, to be donated in place of these.  A CPU waits for them: see `await_results`."""
+    copies = [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
+    return jax.block_until_ready(copies) if default_platform() == "cpu" else copies
 
 
 def sent(values: np.ndarray, placement: Any = None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from .codes import flat, operand_of
-from .donation import copied
+from .donation import await_results, besides, copied, has_room
 from .metrics import recorder
 from .programs.barriers import held
 from .programs.chains import DEEP, in_chains
@@ -30,6 +30,7 @@ class Fused:
         self.live: tuple[int, ...] = live
         self.donated: tuple[int, ...] = donated
         self.ran: bool = False
+        self.need: int = 0  # bytes that it needs besides its operands, if it takes some
         self.structs: list[Any] | None = None  # the operands' shapes and dtypes, once it runs
         self.lines: Any = ()  # where the programs were noted, the last time
         self.parts: dict[int, Any] = {}
@@ -125,12 +126,16 @@ class Fused:
             if not self.ran and not any(getattr(value, "committed", False) for value in values):
                 recorder.in_threads(self.segments.compile)
             before, calls = self.segments.run(values, self.live)
-        if self.ran or not self.donated:
+        first, donated = not self.ran, self.donated
+        if not donated or (not first and has_room(self.need, values[donated[0]].sharding)):
             out.extend(chain((before,), starmap(call, calls)))
         else:
-            # JAX traces and compiles in these calls: Python runs in them, and may be interrupted or fail.
-            spare.extend(copied([values[i] for i in self.donated]))
+            # JAX traces and compiles in first calls: Python runs in them, and may be interrupted or fail.
+            spare.extend(copied([values[i] for i in donated]))
             out.extend([before, *starmap(call, calls)])
+            await_results(out)
+        if first and donated and self.segments is None:
+            self.need = besides(self.chosen(values).lower(one(), *values).compile())  # JAX has both since the call
         self.ran = True
 
     @property

@@ -98,14 +98,15 @@ class lazy(Generated):
     def pending() -> str:
         """Return what this thread has noted and not run, a line for each operation, with the line that noted it.
 
+        In lazy blocks, and on lazy backends.
+
         >>> import xgrad
         >>> with xgrad.lazy():
         ...     y = xgrad.ones(2).mul(3)
         ...     "mul" in xgrad.lazy.pending()
         True
         """
-        queue = runner.queue()
-        return "" if queue is None else queue.as_text()
+        return "\n".join([queue.as_text() for queue in queues() if queue.entries])
 
     @staticmethod
     def as_text(dialect: str = "stablehlo") -> str:
@@ -140,6 +141,10 @@ def sync() -> None:
     ...     xgrad.lazy.pending()
     ''
     """
-    for queue in (runner.queue(), *(state.queues or {}).values()):  # the queues of lazy backends too
-        if queue is not None:
-            queue.evaluate("sync()")
+    for queue in queues():
+        queue.evaluate("sync()")
+
+
+def queues() -> list[Any]:
+    """Return this thread's queues: of lazy blocks, then those of lazy backends."""
+    return [queue for queue in (runner.queue(), *(state.queues or {}).values()) if queue is not None]

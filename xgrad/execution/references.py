@@ -37,6 +37,11 @@ def attribute_alone(holder: Any, name: str) -> bool:
     return sys.getrefcount(getattr(holder, name)) <= _ATTRIBUTE
 
 
+def references(holder: Any) -> int:
+    """Return the count of references to an object, to be compared with what this call gave in the same place before."""
+    return sys.getrefcount(holder)
+
+
 def alive_of(results: tuple[Any, ...], counts: tuple[int, int] | None = None) -> tuple[tuple[int, ...], list[Any]]:
     """Return the codes of the results of a queue that something beside their entry refers to, and these results.
 

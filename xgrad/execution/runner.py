@@ -28,7 +28,7 @@ from .owned import valued
 from .pending import Pending, declared_of, quietly, spread
 from .queue import Queue
 from .references import is_alone, is_deleted
-from .rollback import replaces
+from .rollback import put_into, replaces
 
 
 class Runner:
@@ -89,18 +89,22 @@ class Runner:
         """
         if self.plain:
             return False
-        if self.backends and (where := declared_of(box[0])) is not None:
-            where.runtime.write(out, box, holder._owned and is_alone(box), program_of, operands)
-        else:
-            if self.queue() is None:
-                box[0] = quietly(box[0])
-                if not any(x.__class__ is Pending for x in operands):
+        try:
+            if self.backends and (where := declared_of(box[0])) is not None:
+                where.runtime.write(out, box, holder._owned and is_alone(box), program_of, operands, holder)
+            else:
+                if self.queue() is None:
+                    box[0] = quietly(box[0])
+                    if not any(x.__class__ is Pending for x in operands):
+                        return False
+                elif spread(box[0]) or any(map(spread, operands)):
                     return False
-            elif spread(box[0]) or any(map(spread, operands)):
-                return False
-            elif isinstance(box[0], jax.Array) and not isinstance(box[0], Tracer) and not is_deleted(box[0]):
-                box[0] = valued(box[0], holder._owned)
-            out.append(program_of(False)(box[0], *operands))
+                elif isinstance(box[0], jax.Array) and not isinstance(box[0], Tracer) and not is_deleted(box[0]):
+                    box[0] = valued(box[0], holder._owned)
+                out.append(program_of(False)(box[0], *operands))
+        except Exception:
+            put_into(box, holder)
+            raise
         replaces(out[0], box[0], holder, owner)
         return True
 

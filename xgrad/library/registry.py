@@ -2,11 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .. import ops
 from ..config import settings
 from ..dispatch.tables import NAMESPACES, registered
 
 if TYPE_CHECKING:
     from .operator import OpOverload
+
+
+_MODULES: dict[str, Any] = {}  # files and folders of `xgrad.ops` whose names are taken by a user's namespace
 
 
 class OpNamespace:
@@ -78,6 +82,9 @@ def put(operator: "OpOverload") -> None:
     space = NAMESPACES.get(schema.namespace)
     if space is None:
         space = NAMESPACES[schema.namespace] = OpNamespace(schema.namespace)
+        if schema.namespace != "aten" and schema.namespace in vars(ops):
+            _MODULES[schema.namespace] = vars(ops)[schema.namespace]
+            vars(ops)[schema.namespace] = space
     packet = space._packets.get(schema.op_name)
     if packet is None:
         packet = space._packets[schema.op_name] = OpOverloadPacket(schema.namespace, schema.op_name)
@@ -99,6 +106,8 @@ def remove(operator: "OpOverload") -> None:
         del space._packets[schema.op_name]
     if not space._packets:
         del NAMESPACES[schema.namespace]
+        if schema.namespace in _MODULES:
+            vars(ops)[schema.namespace] = _MODULES.pop(schema.namespace)
 
 
 def find(name: str) -> "OpOverload | None":

@@ -11,6 +11,7 @@ from . import functional as functional
 
 if TYPE_CHECKING:
     from . import attention as attention
+    from . import common_types as common_types
     from . import init as init
     from . import modules as modules
     from . import utils as utils
@@ -240,13 +241,16 @@ HOMES = {name: module for module, names in _CLASSES.items() for name in names.sp
 _MODULES = ("attention", "common_types", "init", "modules", "utils")
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in HOMES:
         raise MissingNameError(__name__, name)
     found = globals()[name] = getattr(importlib.import_module(f".{HOMES[name]}", __name__), name)
     return found
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

@@ -41,6 +41,7 @@ from .nn import (
     grid,
     linear_cross_entropy,
     loss,
+    margin_loss,
     multi_head_attention,
     normalization,
     pooling,

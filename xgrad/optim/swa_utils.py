@@ -154,7 +154,7 @@ class AveragedModel(Module):
             self.module = self.module.to(device)
         self.register_buffer("n_averaged", FUNCTIONS[""]["tensor"](0, device=device))
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
-        self._begun: Any = None  # `n_averaged` and its version, once it is known not to be 0
+        self._begun: Any = None  # `n_averaged` and its writes, once it is known not to be 0
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the averaged model returns."""
@@ -170,7 +170,7 @@ class AveragedModel(Module):
         pairs = [(average, _beside(new, average)) for average, new in zip(averages, self._averaged(model))]
         # Its value is read as rarely as can be: reading waits for the device.  A compiled step can't read it.
         known = self._begun
-        begun = known is not None and known[0] is n and known[1] == n._version
+        begun = known is not None and known[0] is n and known[1] == _writes(n)
         asked = not begun and state.trace is not None
         if not begun and not asked and not bool(n):
             for average, new in pairs:
@@ -193,7 +193,7 @@ class AveragedModel(Module):
             for average, new in zip(self.module.buffers(), model.buffers(), strict=True):
                 average.copy_(_beside(new, average))
         n.add_(1)
-        self._begun = n, n._version
+        self._begun = n, _writes(n)
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
         self._begun = None
@@ -201,6 +201,12 @@ class AveragedModel(Module):
 
     def _averaged(self, model: Module) -> Iterable[Tensor]:
         return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+
+
+def _writes(n: Tensor) -> tuple[Any, ...]:
+    """A key that differs after a write, also one that PyTorch's version does not count, through `data`."""
+    storage = n._storage
+    return storage, 0 if storage is None else storage.generation, n._version
 
 
 def _beside(new: Tensor, average: Tensor) -> Tensor:

@@ -153,10 +153,13 @@ def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
         raise ValueError(f"from_bcoo: {error}") from None
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if (found := _unsupported("sparse", name)) is not None:
         return found
     raise _MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

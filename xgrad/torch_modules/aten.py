@@ -9,6 +9,19 @@ from ..dispatch.tables import FUNCTIONS, METHODS, NAMESPACES, UNLOADED
 from ..ops import aten as _aten
 from ..ops.foreach import FOREACH
 
+# The words of which PyTorch makes the names of overloads.
+_WORDS = """
+Device Dict IntList KN L List Other OutScalar OutTensor Q Scalar ScalarAndTensor ScalarList ScalarOpt ScalarOther
+ScalarSelf Self Sequence Storage Tensor TensorList U X a all alpha any array atol b beta bin bins bool ccol center
+col comp complex correction crow ct data decimals default deprecated device dim dims dtype dx eigenvalues eigvals
+enum float format from fullcoverage generator generic grad hacked idx index indexing indices input int intlist ints
+inverse layout left legacy list low lr m mask max memory min mode msg n no ntonly offset or ord other out output p
+padding periodic plain prim qparams quantized rcond reduce result right row rtol scalar scalararray scalarint
+scalarrayarray scalarrayint scale sections self sign size sizes source sparse src stable start stats step storage
+str sublist t tensor tensorarray tensorarrayint tensors to tol twin two unary using value values vec with x
+"""
+_OVERLOADS = frozenset(_WORDS.split())
+
 
 class OpOverloadPacket:
     """torch.ops.aten.NAME: calls xgrad's function; `.default`, `.Tensor` and the other overloads are the same."""
@@ -22,8 +35,8 @@ class OpOverloadPacket:
         return self._function(*args, **kwargs)
 
     def __getattr__(self, overload: str) -> Any:
-        if overload.startswith("__"):
-            raise AttributeError(overload)
+        if not _OVERLOADS.issuperset(overload.split("_")):
+            raise AttributeError(f"The underlying op of 'aten.{self.__name__}' has no overload name '{overload}'")
         setattr(self, overload, self)
         return self
 

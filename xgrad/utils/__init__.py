@@ -42,10 +42,13 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
 
 
-def __getattr__(name: str) -> Any:
+def _found(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     raise MissingNameError(__name__, name)
+
+
+globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
 def __dir__() -> list[str]:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..base.dtypes import converted
 from ..base.limits import checked
 from ..base.platforms import default_platform
 from ..execution.donation import Writing
@@ -53,7 +54,7 @@ def _fit(new: Any, shape: Shape, dtype: np.dtype) -> Any:
     if new.dtype != dtype:
         if new.dtype.kind == "c" and dtype.kind != "c":
             new = jnp.real(new)  # as PyTorch, which warns; astype does too
-        new = new.astype(dtype)
+        new = converted(new, dtype)
     return new if new.shape == shape else jnp.broadcast_to(new, shape)
 
 
@@ -84,6 +85,7 @@ class Program:
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write: Jitted = jit_checked(self.trace_write, self, keep_unused=True)
         self.view.role, self.write.role = "read", "write"
+        self.write.parts = self, None
         self.write_donated: Writing = Writing(self.trace_write, self)
         self.adjoint: Jitted = jit_checked(self.trace_adjoint, self)
         self.view.label, self.write.label, self.adjoint.label = "view", "write_back", "adjoint"
@@ -158,7 +160,8 @@ class Program:
                     else jit_placed(view_update, where)
                 )
                 program.role, program.into, program.label = "write", update_within, "update"
-                program.operator = getattr(getattr(key, "operator", None), "name", "")  # of a kernel
+                if (operator := getattr(key, "operator", None)) is not None:  # of a kernel
+                    program.operator, program.parts = operator.name, (self, key)
                 program.starts = slice(1, 2) if self.trailing else None
             self.updates[key, donate, where] = program
         return program

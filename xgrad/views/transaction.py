@@ -14,7 +14,7 @@ functions (compiler/compiled_program.py).  A queue of lazy programs has no holde
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..execution.donation import SPARE, complete, copied, has_room, lost, through_jax
+from ..execution.donation import SPARE, await_results, complete, copied, has_room, lost, through_jax
 from ..execution.references import all_alone, deleted, each_alone, is_deleted
 from .chain import ViewChain
 from .storage import Storage, no_value, writing
@@ -74,9 +74,10 @@ class Transaction:
             try:
                 given = self.take()
                 need, ran = program.needs(self.arrays)
-                if not ran or need > SPARE:
-                    self.put_aside(given, need, ran)
+                kept = (not ran or need > SPARE) and self.put_aside(given, need, ran)
                 program.call(given, operands, self.results)
+                if kept:
+                    await_results(self.results)
                 self.settle()
                 if not ran:
                     del given
@@ -122,24 +123,26 @@ class Transaction:
         alone = [here and holder._owned for here, holder in zip(each_alone(arrays), self._taken)]
         return [array if own else copied([array])[0] for array, own in zip(arrays, alone)]
 
-    def put_aside(self, given: list[Any], need: int, ran: bool) -> None:
+    def put_aside(self, given: list[Any], need: int, ran: bool) -> bool:
         """Copy the arrays to be donated if the program may fail or JAX goes through Python, and there is room for it.
 
         `settle` puts the copies back.  Where memory is too short for the program itself, they fail before it does.
+        Returns True if all old values are kept.
         """
         own = [i for i, (array, old) in enumerate(zip(given, self.arrays)) if array is old]
-        if not own:
-            return
-        where, size = given[own[0]].sharding, 0 if ran else sum(given[i].nbytes for i in own)
+        if not given:
+            return False
+        where, size = given[0].sharding, 0 if ran else sum(given[i].nbytes for i in own)
         if has_room(need + size, where):
             if ran:
-                return
+                return False
         elif has_room(need, where):
-            return  # enough for the program, and not for copies
+            return False  # enough for the program, and not for copies
         kept = [*self.arrays]
         for i, copy in zip(own, copied([given[i] for i in own])):
             kept[i] = copy
         self.arrays = kept
+        return True
 
     def settle(self) -> None:
         """Put the new values into their holders, or the old ones back.  May be repeated."""

@@ -6,9 +6,8 @@ from ..base.table import size
 from ..compiler.function import CompiledFunction
 from ..execution.codes import flat
 from ..execution.fused import programs
-from ..execution.lazily import lazy
+from ..execution.lazily import lazy, queues
 from ..execution.pending import Pending
-from ..execution.runner import runner
 from ..execution.source import lines as source_lines
 from ..nn.module import OptimizedModule
 from .drawing import Drawing
@@ -25,8 +24,8 @@ def program(f: Any = lazy, *args: Any, fold: bool | None = None, direction: str 
 
     `f` is one of
 
-    - `xgrad.lazy` (the default): the queue of this thread, if operations are pending, else the lazy program that ran
-      last;
+    - `xgrad.lazy` (the default): the queue of this thread, if operations are pending in a lazy block or on a lazy
+      backend, else the lazy program that ran last;
     - a function of `xgrad.compile`, with the arguments of a call, or without if it has run: its newest program;
     - a `jax.stages.Lowered` or `Compiled`, or the text of an optimized HLO program.
 
@@ -41,8 +40,8 @@ def program(f: Any = lazy, *args: Any, fold: bool | None = None, direction: str 
     >>> [box.title for box in drawing.scene.boxes]
     ['constant', 'mul', 'tanh']
     """
-    queue = runner.queue() if f is lazy else None
-    if queue is not None and queue.entries:
+    queue = next((queue for queue in queues() if queue.entries), None) if f is lazy else None
+    if queue is not None:
         scene = _of_queue(queue, names_for(None, 1))
     else:
         scene = scene_of_hlo(*_compiled(f, args, kwargs))

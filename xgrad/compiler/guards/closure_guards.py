@@ -127,6 +127,8 @@ class Surroundings(Noted):
         self._fill(found, (place,))
 
     def _guard(self, value: Any, path: Path) -> Guard:
+        if issubclass(type(value), np.ndarray) and not _has_objects(value):
+            return EqualArray(value)
         if asks_itself(type(value)):
             return self._look_into(value, path)
         if isinstance(value, Tensor):
@@ -134,8 +136,6 @@ class Surroundings(Noted):
             return self._of_tensor(value, path)
         if is_scalar(value):
             return Equal(value)
-        if isinstance(value, np.ndarray) and not _has_objects(value):
-            return EqualArray(value)
         if isinstance(value, EqualBytes.kinds):
             return EqualBytes(value)
         return self._look_into(value, path)
@@ -365,15 +365,23 @@ class Surroundings(Noted):
         """Make the guards again, with the frames' records.  `is_new(values)`: ids of objects that the trace made."""
         met = [value for key, value in self._met.items() if key not in self._seen and key not in self._given]
         functions = self._functions()
-        # Dictionaries that the function made, as globals for exec().
-        made = [names for names, _ in self._globals.values() if not _is_of_module(names)]
-        new = is_new([*met, *functions, *made])
-        self._globals = {key: noted for key, noted in self._globals.items() if key not in new}
+        new = is_new([*met, *functions]) | self._drop_globals(is_new)
         for item in (item for memo in self._memos for item in gc.get_referents(memo) if id(item) in new):
             if not holds_tensors(item):  # made in the trace, and not tied to it
                 new.discard(id(item))
                 self._before.pop(id(item), None)
         self._held = [v for v in [*functions, *met] if id(v) not in new and not issubclass(type(v), types.ModuleType)]
+        self.look()
+
+    def _drop_globals(self, is_new: Any) -> set[int]:
+        """Drop dictionaries that the function made, as globals for exec(); return their ids."""
+        new = is_new([names for names, _ in self._globals.values() if not _is_of_module(names)])
+        self._globals = {key: noted for key, noted in self._globals.items() if key not in new}
+        return new
+
+    def look_again(self, is_new: Any) -> None:
+        """Make the guards again in the trace, with what frames have recorded so far."""
+        self._drop_globals(is_new)
         self.look()
 
     def _functions(self) -> list:

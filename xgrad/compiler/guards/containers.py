@@ -98,13 +98,17 @@ class OfMapping(Container):
         self.keys: list[Any] = list(self.before)
 
     def read(self, value: Any) -> dict[Any, Any]:
-        return value
+        plain = type(value) is types.MappingProxyType or type(value).get is dict.get
+        return value if plain else dict(value)  # a subclass's `get` may take other keys
 
     def put(self, value: Any, key: Any, item: Any) -> None:
+        plain = (
+            collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+        )  # a subclass may put items in its own way
         if item is MISSING:
-            del value[key]
+            plain.__delitem__(value, key)
         else:
-            value[key] = item
+            plain.__setitem__(value, key, item)
 
     def name(self, key: Any) -> str:
         return f"[{key!r}]" if isinstance(key, (str, int)) else f"[a {kind_name(key)}]"

@@ -32,7 +32,7 @@ Path = tuple[Any, ...]  # of keys of `Container.read`, from a function or from a
 def is_scalar(value: Any) -> bool:
     """Return True for a number, a string, and the like; False for subclasses, which may have attributes."""
     kind = type(value)
-    return kind in _SCALARS or issubclass(kind, (np.dtype, np.generic, device))
+    return kind in _SCALARS or (issubclass(kind, (np.dtype, np.generic, device)) and not issubclass(kind, np.void))
 
 
 def same_scalar(a: Any, b: Any) -> bool:
@@ -68,40 +68,64 @@ class Equal(Guard):
 class EqualArray(Guard):
     """A NumPy array, which is a constant of the program: compared bit for bit, 0.3 ms for a million numbers.
 
-    A read-only array is compared too: its flag can be changed and restored.
+    A read-only array is compared too: its flag can be changed and restored.  An array of a subclass has attributes, a
+    mask for example: numbers and arrays among them are compared by value, others by identity.
     """
 
-    __slots__ = ("dtype", "shape")
-    dtype: np.dtype[Any]
-    shape: Any
+    __slots__ = ("attributes", "form", "type")
+    attributes: dict[str, Guard]
+    form: tuple[Any, ...]
+    type: Any
 
     def __init__(self, value: np.ndarray) -> None:
-        self.value: np.ndarray[Any, Any] = _bits(value.copy())
-        self.dtype, self.shape = value.dtype, value.shape
+        self.value: np.ndarray[Any, Any] = _bits(value).copy()
+        self.type, self.form = type(value), _form(value)
+        self.attributes = {name: _of_attribute(item) for name, item in _attributes(value).items()}
 
     def check(self, value: Any, found: list[Any]) -> str | None:
         same = (
-            isinstance(value, np.ndarray)
-            and value.dtype == self.dtype
-            and value.shape == self.shape
+            type(value) is self.type
+            and _form(value) == self.form
             and np.array_equal(_bits(value), self.value)
+            and (self.type is np.ndarray or self._has_attributes(value))
         )
         return None if same else " is another array now"
+
+    def _has_attributes(self, value: np.ndarray) -> bool:
+        now = _attributes(value)
+        return len(now) == len(self.attributes) and not any(
+            name not in now or guard.check(now[name], []) for name, guard in self.attributes.items()
+        )
+
+
+def _attributes(value: np.ndarray) -> dict[str, Any]:
+    return {} if type(value) is np.ndarray else object.__getattribute__(value, "__dict__")
+
+
+def _form(value: np.ndarray) -> tuple[Any, ...]:
+    plain = np.ndarray.view(value, np.ndarray)
+    return plain.dtype, plain.shape, plain.strides
+
+
+def _of_attribute(value: Any) -> Guard:
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return EqualArray(value)
+    return Equal(value) if is_scalar(value) else Guard(value)
 
 
 def _bits(value: np.ndarray) -> np.ndarray:
     """Return an array's memory as integers: equal NaNs compare equal, and -0.0 differs from 0.0."""
-    flat = np.ascontiguousarray(value).reshape(-1)
-    size = value.dtype.itemsize
+    flat = np.ascontiguousarray(np.ndarray.view(value, np.ndarray)).reshape(-1)
+    size = flat.dtype.itemsize
     return flat.view(f"u{size}") if size in (1, 2, 4, 8) else flat.view("u1") if size else flat
 
 
 class EqualBytes(Guard):
-    """A bytearray, an array.array or a memoryview: compared by its bytes, their format and shape."""
+    """A bytearray, an array.array, a memoryview or a row of a table: compared by its bytes, their format and shape."""
 
     __slots__ = ("type",)
 
-    kinds: Any = (bytearray, array, memoryview)
+    kinds: Any = (bytearray, array, memoryview, np.void)
     type: Any
     value: tuple[Any, ...]
 

@@ -129,7 +129,8 @@ class Unchanged:
             shown = repr(key) if type(key) is str else self._name(key)
             # A subclass of dict may give items, or make them, in its own way.
             plain = type(mapping) in (dict, types.MappingProxyType) and value is not MISSING
-            item = f"{self._name(mapping)}[{shown}]" if plain else f"{self._name(mapping)}.get({shown}, MISSING)"
+            get = self._name(dict.get if isinstance(mapping, dict) else type(mapping).get)
+            item = f"{self._name(mapping)}[{shown}]" if plain else f"{get}({self._name(mapping)}, {shown}, MISSING)"
             self.conditions.append(f"{item} is {self._name(value)}")
 
     def _attribute(self, value: Any, attribute: str, item: Any) -> None:

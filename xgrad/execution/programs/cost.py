@@ -12,6 +12,11 @@ from typing import Any
 
 import jax
 
+from ...base.jax_compat import user_context
+from .folder import cache_off
+
+_fresh: Any = user_context()  # with a new value, JAX knows no trace that was made before
+
 # Instructions that name, pass or regroup values, and compute none.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "fusion", "call"}
 # `ROOT %name = f32[4,4]{1,0} add(...)`; of a tuple-shaped result the shape stands in parentheses.
@@ -24,7 +29,7 @@ class Cost:
 
     `operations`: HLO instructions after optimization, inside of fusions too, without those that compute nothing.
     `flops`, `bytes_accessed`: XLA's own estimates.  `temporary_bytes`: scratch memory beside arguments and results.
-    `compile_seconds`: the median time to trace, lower and compile it.
+    `compile_seconds`: the median time to trace, lower and compile it, without any cache.
     """
 
     operations: int | None = None
@@ -63,16 +68,25 @@ def operations_of(hlo: str) -> Counter:
     return Counter(name for name in _INSTRUCTION.findall(hlo) if name not in _FREE)
 
 
-def compiled(function: Callable[..., Any], arguments: Sequence[Any], donate: Sequence[int] = ()) -> tuple[Any, float]:
-    """Compile a new program of `function`; return it and the seconds that it took."""
+def compiled(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    donate: Sequence[int] = (),
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Any, float]:
+    """Compile a new program of `function`; return it and the seconds that it took without any cache.
+
+    Neither what JAX has in memory, of `function` and of all that it calls, nor the compile cache's folder is looked at.
+    """
 
     def fresh(*args: Any) -> Any:  # JAX caches by function: a new one is traced and compiled again
         return function(*args)
 
     fresh.__name__ = getattr(function, "__name__", "program")
-    start = time.perf_counter()
-    program = jax.jit(fresh, donate_argnums=tuple(donate)).lower(*arguments).compile()
-    return program, time.perf_counter() - start
+    with cache_off(), _fresh(object()):
+        start = clock()
+        program = jax.jit(fresh, donate_argnums=tuple(donate)).lower(*arguments).compile()
+        return program, clock() - start
 
 
 def cost_of(program: Any, compile_seconds: float | None = None) -> Cost:

@@ -17,7 +17,9 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +27,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from ...base.jax_compat import LEAST_TIME, SOUGHT, XLA_CACHES, OwnPrograms, xgrad_compiles
+from ...base.jax_compat import ENABLED, LEAST_TIME, SOUGHT, XLA_CACHES, OwnPrograms, xgrad_compiles
+from ...config import block
 
 VARIABLE = "XGRAD_COMPILE_CACHE"
 MOST_BYTES = 1 << 30
@@ -38,6 +41,8 @@ class _Cache:
     asked: Path | None = None  # the folder that the environment variable names
     used: str | None = None  # the folder that xgrad gave JAX
     xla_caches = ""  # the caches that XLA would have had in there
+    off: tuple[bool, ...] = ()  # JAX's setting before each block `cache_off` that is open
+    lock: Any = threading.RLock()
 
 
 _cache = _Cache()
@@ -145,6 +150,28 @@ def _enable_if_wanted() -> None:
 def disable_compile_cache() -> None:
     """Neither store nor load compiled programs from now on."""
     _use(None)
+
+
+@block
+def cache_off() -> Iterator[None]:
+    """A block in which programs are neither stored nor loaded, in no thread, whoever gave JAX the folder."""
+    with _cache.lock:
+        _cache.off = (*_cache.off, bool(jax.config.values[ENABLED]))
+        _set_enabled(False)
+    try:
+        yield
+    finally:
+        with _cache.lock:
+            *others, enabled = _cache.off
+            _cache.off = (*others,)
+            if not others:  # else another thread is in such a block
+                _set_enabled(enabled)
+
+
+def _set_enabled(value: bool) -> None:
+    if jax.config.values[ENABLED] != value:
+        jax.config.update(ENABLED, value)
+        compilation_cache.reset_cache()  # JAX looks at the setting until it has found it once
 
 
 def _folder_of_jax() -> str | None:

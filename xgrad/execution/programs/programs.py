@@ -20,7 +20,7 @@ class Program:
     `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """
 
-    __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run", "starts")
+    __slots__ = ("avals", "function", "into", "label", "operator", "parts", "place", "role", "run", "starts")
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
     options: dict[str, str] | None = None  # of the compiler; see PartRead
@@ -30,6 +30,7 @@ class Program:
     label: str
     role: str
     operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
+    parts: Any  # of a write through a view: the view's programs, and the kernel of the new value (None: it is given)
     place: Any  # the declared backend on which a program without operands runs
     starts: slice | None  # the operands that are starts of slices
 
@@ -42,7 +43,7 @@ class Program:
         # the first argument is applied to a part that is read before it is written.
         self.into: Callable[..., Any] | None = None
         self.label = self.operator = ""
-        self.place = self.starts = None
+        self.parts = self.place = self.starts = None
         self.avals = {}  # the results' avals by the operands' avals, for a queue
 
     def __call__(self, *operands: Any) -> Any:
@@ -71,6 +72,7 @@ class Immediate(Program):
     into: Any
     label: Any
     operator: Any
+    parts: Any
     place: Any
     role: Any
     starts: Any
@@ -80,8 +82,8 @@ class Immediate(Program):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = self.run = function
-        self.avals, self.into, self.role, self.label, self.operator, self.place = {}, None, "", "", "", None
-        self.starts = None
+        self.avals, self.into, self.role, self.label, self.operator = {}, None, "", "", ""
+        self.parts = self.place = self.starts = None
 
 
 class Known(Immediate):

@@ -2,10 +2,12 @@
 
 PyTorch has a faster path of the encoder in evaluation, by nested tensors, which leaves zeros where
 `src_key_padding_mask` is true.  Here there is one path, and what it computes there is set to zero wherever PyTorch
-takes the other: a mean over the positions is the same.
+takes the other: a mean over the positions is the same.  It excludes there what any number but 0 of a float mask
+marks, so these numbers are not added there.
 """
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -124,6 +126,9 @@ class TransformerEncoderLayer(_Layer):
         is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
         """Return the encoded `src`; the masks are as in MultiheadAttention."""
+        padding = src_key_padding_mask
+        if padding is not None and padding.is_floating_point() and _is_fast(self, src) and not _slow(self):
+            src_key_padding_mask = padding.masked_fill(padding != 0, -math.inf)
         x = self._added(src, self.norm1, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self._added(x, self.norm2, self._ff_block)
 
@@ -236,27 +241,29 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=src_key_padding_mask)
-        if src_key_padding_mask is not None and mask is None and self._as_if_nested(src):
+        nested = mask is None and getattr(self, "use_nested_tensor", False)
+        if src_key_padding_mask is not None and nested and _is_fast(self.layers[0], src):
             output = _zero_padding(output, src_key_padding_mask)
         return output if self.norm is None else self.norm(output)
 
-    def _as_if_nested(self, src: Tensor) -> bool:
-        """Return whether PyTorch takes the path of nested tensors."""
-        first = self.layers[0]
-        if not getattr(self, "use_nested_tensor", False) or first.training or src.dim() != 3:
-            return False
-        if state.autocast is not None and "cuda" in state.autocast.enabled:
-            return False
-        return not is_grad_enabled() or not (src.requires_grad or any(p.requires_grad for p in first.parameters()))
+
+def _is_fast(layer: Any, src: Tensor) -> bool:
+    """Return whether PyTorch takes its path for inference, with such an input."""
+    if layer.training or src.dim() != 3 or (state.autocast is not None and "cuda" in state.autocast.enabled):
+        return False
+    return not is_grad_enabled() or not (src.requires_grad or any(p.requires_grad for p in layer.parameters()))
 
 
 def _unlike_nested(layer: Any) -> str:
     """Return why PyTorch never makes nested tensors for such layers; "" if it does."""
     if not isinstance(layer, TransformerEncoderLayer):
         return "encoder_layer was not TransformerEncoderLayer"
+    return "encoder_layer.norm_first was True" if layer.norm_first else _slow(layer)
+
+
+def _slow(layer: TransformerEncoderLayer) -> str:
+    """Return why PyTorch has no path for inference of such a layer; "" if it has."""
     attention = layer.self_attn
-    if layer.norm_first:
-        return "encoder_layer.norm_first was True"
     if not attention.batch_first:
         return "encoder_layer.self_attn.batch_first was not True(use batch_first for better inference performance)"
     if not attention._qkv_same_embed_dim:

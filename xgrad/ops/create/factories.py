@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from ...base import dtypes
 from ...base.declared import DeclaredPlace
 from ...base.devices import Devices, replicated
-from ...base.limits import check_bytes
+from ...base.limits import check_bytes, x64_for_now
 from ...batching.batched_tensor import batch_like
 from ...config import settings
 from ...dispatch.argument_kinds import require_no_grad
@@ -54,8 +54,8 @@ def _range(start, step, *, n, dtype, placement):
 
 
 def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
-    """linspace computed from both ends, as PyTorch's."""
-    wide = dtype if dtype.kind == "c" else jnp.promote_types(dtype, jnp.float32)
+    """linspace computed from both ends, as PyTorch's; of integers in float64, so that none falls below a whole one."""
+    wide = jnp.float64 if dtype not in dtypes.INEXACT else _wide(dtype)
     start, end = start.astype(wide), end.astype(wide)
     i = jnp.arange(steps)
     step = (end - start) / max(steps - 1, 1)
@@ -69,8 +69,10 @@ def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
 )
 def _spaced(start, end, base, *, steps, dtype, placement):
     """linspace or logspace; integers are truncated, not rounded."""
-    points = spaced(start, end, steps, dtype)
-    return place((points if base is None else jnp.power(base.astype(points.dtype), points)).astype(dtype), placement)
+    with x64_for_now(dtypes.x64_enabled() or dtype not in dtypes.INEXACT):
+        points = spaced(start, end, steps, dtype)
+        found = (points if base is None else jnp.power(base.astype(points.dtype), points)).astype(dtype)
+    return place(found, placement)
 
 
 @internal(differentiable=False, samples=(sample(n=2, m=3, **_DOUBLE), sample(n=0, m=3, **_DOUBLE)))
@@ -260,6 +262,7 @@ def arange(
     _check_range(start, end, step)
     if dtype == dtypes.default_integer():
         start, end, step = int(start), int(end), int(step)
+        _check_range(start, end, step)
     n = -((start - end) // step) if all(isinstance(v, int) for v in (start, end, step)) else ceil((end - start) / step)
     first, by = (fill_value(v, _wide(dtype)) for v in (start, step))
     if n and dtype in dtypes.INTEGERS:

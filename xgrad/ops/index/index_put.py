@@ -18,6 +18,7 @@ from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...tensor import Tensor
 from .index_checks import check_range
 from .masks import index_tensor, truth
+from .scatter import add
 
 
 def _full_index(self: Any, indices: tuple, places: tuple) -> tuple:
@@ -87,7 +88,7 @@ def index_put_array(self, values, *indices, places, accumulate):
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
             f"shape {list(shape)}"
         ) from None
-    return at.add(values) if accumulate else at.set(values)
+    return add(at, values) if accumulate else at.set(values)
 
 
 index_put_array.derivative(

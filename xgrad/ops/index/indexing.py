@@ -13,7 +13,7 @@ from ...dispatch.promotion import cast, conj, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample, whole
 from ..create.scalars import fill_value
 from .index_checks import check_range, require_integers, same_dtype
-from .scatter import adjoint_of_read, in_range, wrapped_in_range
+from .scatter import add, adjoint_of_read, in_range, wrapped_in_range
 
 # -- along one dimension ----------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ def index_add(self, index, source, alpha=1, *, dim):
     """A copy of `input` with `alpha * source` added to the slices along `dim` that `index` names."""
     x, index, dim = _vector(self, index, dim, "index_add")
     scaled = _source(x, index, source, dim, "index_add") * jnp.asarray(alpha).astype(self.dtype)
-    return _at(x, index, dim).add(scaled).reshape(self.shape)
+    return add(_at(x, index, dim), scaled).reshape(self.shape)
 
 
 index_add.derivative(
@@ -203,7 +203,7 @@ def put(self, index, source, *, accumulate=False):
             f"put_(): Expected source and index to have the same number of elements, got {source.size} and {index.size}"
         )
     at = self.reshape(-1).at[index.reshape(-1)]
-    return (at.add if accumulate else at.set)(source.reshape(-1)).reshape(self.shape)
+    return (add(at, source.reshape(-1)) if accumulate else at.set(source.reshape(-1))).reshape(self.shape)
 
 
 put.derivative(

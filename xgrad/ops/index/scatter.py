@@ -83,6 +83,16 @@ def _part(src: Any, index: Any) -> Any:
     return _lift(src)[tuple(slice(n) for n in index.shape)]
 
 
+def add(at: Any, values: Any) -> Any:
+    """Add at an index; of bools, for which JAX has no sum, the sum is true where one of them is."""
+    return at.max(values) if values.dtype == bool else at.add(values)
+
+
+def multiply(at: Any, values: Any) -> Any:
+    """Multiply at an index; of bools the product is true where all are."""
+    return at.min(values) if values.dtype == bool else at.multiply(values)
+
+
 @operator(
     signature="input, dim, index, *, sparse_grad=False",
     check=in_range,
@@ -156,7 +166,7 @@ def scatter(self, index, src, value=None, *, dim, reduce=None):
     else:
         src = _part(src, index_)
     at = self_.at[_coordinates(index_, dim)]
-    out = at.set(src) if reduce is None else at.add(src) if reduce == "add" else at.multiply(src)
+    out = at.set(src) if reduce is None else add(at, src) if reduce == "add" else multiply(at, src)
     return out.reshape(self.shape)
 
 
@@ -196,7 +206,7 @@ def scatter_add(self, index, src, *, dim):
     self_, index_, dim = _lay_out(self, index, dim, "scatter_add", src)
     if not index.size:
         return self
-    return self_.at[_coordinates(index_, dim)].add(_part(src, index_)).reshape(self.shape)
+    return add(self_.at[_coordinates(index_, dim)], _part(src, index_)).reshape(self.shape)
 
 
 scatter.derivative(self=_kept, src=_gathered)
@@ -238,11 +248,13 @@ def scatter_reduce(self, index, src, *, dim, reduce, include_self=True):
 
 
 def _sum(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
-    base = self if left_out is None else jnp.where(left_out, 0, self)
-    return base.at[where].add(src)
+    base = self if left_out is None else jnp.where(left_out, jnp.zeros((), self.dtype), self)
+    return add(base.at[where], src)
 
 
 def _mean(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
+    if self.dtype == bool:
+        raise NotImplementedError("\"scatter_reduce_mean\" not implemented for 'Bool'")
     count = (jnp.ones(self.shape, jnp.int32) if left_out is None else jnp.where(left_out, 0, 1)).at[where].add(1)
     total = _sum(self, src, where, left_out)
     count = jnp.maximum(count, 1).astype(self.dtype)
@@ -270,8 +282,8 @@ def _extreme(kind: str) -> Any:
 
 
 def _prod(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
-    base = self if left_out is None else jnp.where(left_out, 1, self)
-    value = stop_gradient(base).at[where].multiply(stop_gradient(src))
+    base = self if left_out is None else jnp.where(left_out, jnp.ones((), self.dtype), self)
+    value = multiply(stop_gradient(base).at[where], stop_gradient(src))
     if self.dtype not in INEXACT:
         return value
 

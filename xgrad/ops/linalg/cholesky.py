@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from ... import return_types
-from ...dispatch.declare import composite, operator
+from ...dispatch.call import call
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
 from ...tensor import Tensor
-from .checks import adjoint, broadcast_batches, check_info, no_info, require_matrices
+from .checks import adjoint, broadcast_batches, check_info, first_zero, no_info, require_matrices
 
 failing: Any = partial(operator, namespace="linalg", method=False, function=False)
 
@@ -116,9 +117,24 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return L
 
 
-@operator(samples=(sample(regular(3, 3)), sample(regular(2, 2, 2), upper=True)) + COMPLEX + SINGLE)
+_zero_at = internal("_first_zero", differentiable=False, samples=(sample(real(3)),))(first_zero)
+
+
+def _invertible(args: tuple, statics: tuple) -> None:
+    if isinstance(args[0], Tensor) and args[0].ndim > 1:
+        info = call(_zero_at.operator, (args[0].detach().diagonal(0, -2, -1),), ())
+        check_info("cholesky_inverse", info, lambda i: f"The diagonal element {i} is zero: the matrix is singular.")
+
+
+@operator(
+    check=_invertible, samples=(sample(regular(3, 3)), sample(regular(2, 2, 2), upper=True)) + COMPLEX + SINGLE
+)
 def cholesky_inverse(self, *, upper=False):
-    """The inverse of L L^H (U^H U if `upper`), given the factor."""
+    """The inverse of L L^H (U^H U if `upper`), given the factor.
+
+    Raises `LinAlgError` for a factor with a zero on its diagonal.
+    """
+    require_matrices(self, "cholesky_inverse")
     L = adjoint(jnp.triu(self)) if upper else jnp.tril(self)
     eye = jnp.broadcast_to(jnp.eye(L.shape[-1], dtype=L.dtype), L.shape)
     return jax.scipy.linalg.cho_solve((L, True), eye)

@@ -315,6 +315,8 @@ def vander(x, *, N=None):
     """The Vandermonde matrices: the powers 0 to N - 1 of each element."""
     x = jnp.atleast_1d(x)
     N = x.shape[-1] if N is None else N
+    if N <= 1:
+        raise RuntimeError(f"linalg.vander: N must be greater than 1, but is {N}")
     powers = jnp.broadcast_to(x[..., None], (*x.shape, N)).at[..., :1].set(1)
     return jnp.cumprod(powers, axis=-1)
 

@@ -15,7 +15,15 @@ import jax.numpy as jnp
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, operator
 from ...dispatch.inplace import call_inplace
-from ...dispatch.promotion import cast, require_floating, require_real, require_real_floating, scalar, wrap_dim
+from ...dispatch.promotion import (
+    as_float,
+    cast,
+    require_floating,
+    require_real,
+    require_real_floating,
+    scalar,
+    wrap_dim,
+)
 from ...dispatch.samples import COMPLEX, REAL, key, positive, real, sample, unary
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -304,7 +312,8 @@ def logsigmoid(self):
 @functional(samples=REAL + COMPLEX)
 def softsign(self):
     """x / (1 + |x|)."""
-    return self / (1 + magnitude(self))
+    x = as_float(self)
+    return x / (1 + magnitude(x))
 
 
 @functional(samples=REAL + COMPLEX)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from ...base import dtypes
 from ...dispatch.declare import composite
-from ...dispatch.promotion import refuse_complex, require_real_floating, scalar
+from ...dispatch.promotion import refuse_bool, require_real_floating, require_same_dtype, scalar
 from ...dispatch.samples import between, positive, real, sample, whole
 from ...tensor import Tensor
 from ..index.index_checks import on_host
@@ -28,17 +28,21 @@ def _picked(x: Any, classes: Any, count: int) -> Any:
     return jnp.where(inside, found, jnp.nan)
 
 
+def _require_classes(target: Any, name: str) -> None:
+    if target.dtype in dtypes.INEXACT or target.dtype == bool:
+        raise RuntimeError(
+            f"{name}: expected scalar type Long for the class indices of target but found "
+            f"{dtypes.torch_name(target.dtype)}"
+        )
+
+
 def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> None:
     require_real_floating(x, name)
     classes_at = min(x.ndim - 1, 1)
     if x.ndim < 1:
         raise RuntimeError(f"{name}: input tensor should be 1D or more, with a dimension of classes")
     if of_classes:
-        if target.dtype in dtypes.INEXACT or target.dtype == bool:
-            raise RuntimeError(
-                f"{name}: expected scalar type Long for the class indices of target but found "
-                f"{dtypes.torch_name(target.dtype)}"
-            )
+        _require_classes(target, name)
         wanted = x.shape[:classes_at] + x.shape[classes_at + 1 :]
         if x.ndim > 1 and target.ndim and x.shape[0] != target.shape[0]:
             raise ValueError(
@@ -56,6 +60,8 @@ def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> Non
             "but got "
             f"weight tensor of shape: {list(weight.shape)}"
         )
+    if weight is not None and of_classes:
+        require_same_dtype(x, weight, name)
 
 
 def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, smoothing=None):
@@ -205,8 +211,19 @@ def cross_entropy(
 _LEGACY = "size_average=None, reduce=None, reduction='mean'"
 
 
+def _check_labels(arrays: tuple, statics: tuple) -> None:
+    """Raise for a class out of range; -1 ends the list of a `multilabel_margin_loss`, which has two arguments."""
+    values = on_host(arrays[1])
+    if values is None or not values.size or values.dtype.kind not in "iu":
+        return
+    classes = arrays[0].shape[-1] if arrays[0].ndim else 1
+    if values.max() >= classes or values.min() < (-1 if len(arrays) == 2 else 0):
+        raise RuntimeError(f"target out of range: {values.min()} to {values.max()}, but there are {classes} classes")
+
+
 @functional(
     signature=f"input, target, p=1, margin=1.0, weight=None, {_LEGACY}",
+    check=_check_labels,
     samples=(
         sample(_X, _TARGET), sample(_X, _TARGET, positive(3), 2.5, p=2, reduction="none"), sample(real(3), whole(0, 3)),
     ),
@@ -215,21 +232,26 @@ def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_averag
     """sum(max(0, margin - input[right] + input[wrong]) ** p) over the wrong classes, by the number of classes."""
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
-    refuse_complex(self, "multi_margin_loss")
+    require_real_floating(self, "multi_margin_loss")
+    _require_classes(target, "multi_margin_loss")
     single = self.ndim < 2
     x = self.reshape(1, -1) if single else self
     classes = target.reshape(-1)
-    if classes.shape[0] != x.shape[0]:
+    if classes.shape[0] != x.shape[0] or target.ndim > 1:
         raise RuntimeError(
             f"multi_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
         )
+    if weight is not None:
+        if weight.shape != x.shape[1:]:
+            raise RuntimeError(f"inconsistent weight size, expected {x.shape[1]} but got {list(weight.shape)}")
+        require_same_dtype(x, weight, "multi_margin_loss")
     gap = scalar(x, margin, "margin") - _picked(x, classes, x.shape[1])[:, None] + x
     loss = jnp.where(gap > 0, gap**p, 0)
     if weight is not None:
         loss = loss * weight[classes][:, None]
     other = jnp.arange(x.shape[1]) != classes[:, None]
     loss = jnp.sum(jnp.where(other, loss, 0), axis=1) / x.shape[1]
-    return reduced(loss.reshape(target.shape) if single else loss, size_average, reduce, reduction)
+    return reduced(loss.reshape(target.shape), size_average, reduce, reduction)
 
 
 @functional(
@@ -237,14 +259,16 @@ def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_averag
         sample(_X, whole(-1, 3, 2, 3)), sample(_X, whole(0, 3, 2, 3), reduction="none"),
         sample(real(5), whole(-1, 4, 5)),
     ),
+    check=_check_labels,
 )  # fmt: skip
 def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
     """The margin loss of several right classes: those that `target` lists before its first -1."""
-    if self.shape != target.shape:
+    if self.shape != target.shape or self.ndim > 2:
         raise RuntimeError(
             f"multilabel_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
         )
-    refuse_complex(self, "multilabel_margin_loss")
+    require_real_floating(self, "multilabel_margin_loss")
+    _require_classes(target, "multilabel_margin_loss")
     x, classes = (
         self.reshape(-1, self.shape[-1] if self.ndim else 1),
         target.reshape(-1, target.shape[-1] if target.ndim else 1),
@@ -267,6 +291,11 @@ def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, redu
 )  # fmt: skip
 def multilabel_soft_margin_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """The binary cross entropy of each class, with logits, mean over the classes (the last dimension)."""
-    refuse_complex(self, "multilabel_soft_margin_loss")
+    require_real_floating(self, "multilabel_soft_margin_loss")
+    refuse_bool("Subtraction", target)
+    if not self.ndim:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    classes = self.ndim - 1
     loss = target * log1p_exp(-self) + (1 - target) * log1p_exp(self)
-    return reduced(jnp.mean(loss if weight is None else loss * weight, axis=-1), size_average, reduce, reduction)
+    loss = loss if weight is None else loss * weight
+    return reduced(jnp.sum(loss, axis=classes) / self.shape[classes], size_average, reduce, reduction)

@@ -82,7 +82,10 @@ _ctc.derivative(self=_ctc_gradient)
 
 
 def _lengths(given: Any, batch: int, name: str) -> np.ndarray:
-    found = np.asarray(given, np.int64).reshape(-1)
+    found = np.asarray(given)
+    if found.size and found.dtype.kind not in "iu":
+        raise RuntimeError(f"{name} must be integral")
+    found = found.astype(np.int64).reshape(-1)
     if found.shape != (batch,):
         raise RuntimeError(f"{name} must be of size batch_size: {batch}, but got {list(found.shape)}")
     return found
@@ -98,8 +101,10 @@ def _read(
     labels = np.asarray(targets)
     longest = int(wanted.max(initial=0))
     padded = np.full((batch, longest), blank, labels.dtype)
-    if (labels.ndim == 1 and labels.size < wanted.sum()) or (labels.ndim == 2 and labels.shape[1] < longest):
-        raise RuntimeError(f"Expected targets to have at least {wanted.sum()} labels, but got {list(labels.shape)}")
+    if (labels.ndim != 1 or labels.size != wanted.sum()) and (
+        labels.ndim != 2 or labels.shape[0] != batch or labels.shape[1] < longest
+    ):
+        raise RuntimeError(f"Expected targets to have {wanted.sum()} labels, but got the shape {list(labels.shape)}")
     starts = np.cumsum(wanted) - wanted
     for row, (start, n) in enumerate(zip(starts, wanted, strict=True)):
         padded[row, :n] = labels[start : start + n] if labels.ndim == 1 else labels[row, :n]

@@ -1,11 +1,11 @@
-"""Loss functions of real targets (PyTorch: Loss.cpp); loss functions of class indices are in classification.py.
+"""Loss functions of real targets (PyTorch: Loss.cpp); loss functions of class indices are in classification.py,
+those with a margin in margin_loss.py.
 
 Each is one operator, reduction included.  `reduction` is "mean", "sum" or "none"; the older `size_average` and `reduce`
 still say the same.
 """
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,14 +15,23 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import torch_name
-from ...dispatch.declare import composite, operator
-from ...dispatch.promotion import broadcast_shapes, promote, refuse_complex, scalar
+from ...dispatch.declare import operator
+from ...dispatch.promotion import (
+    as_float,
+    broadcast_shapes,
+    promote,
+    refuse_bool,
+    refuse_complex,
+    require_float,
+    require_floating,
+    require_real_floating,
+    scalar,
+)  # fmt: skip
 from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
-from ...tensor import Tensor
+from ...errors import ShapeMismatchError
 from ..index.index_checks import on_host
-from ..pointwise.ends import log1p_exp, logits_loss, quotient
-from ..reduce.distances import pairwise_distance
-from ..reduce.norms import magnitude, p_norm
+from ..pointwise.ends import logits_loss, quotient
+from ..reduce.norms import magnitude
 
 functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 everywhere: Any = partial(functional, namespace=("nn.functional", ""))
@@ -40,6 +49,8 @@ def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:
 def reduced(loss: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
     """Reduce the losses of the elements."""
     reduction = reduction_of(size_average, reduce, reduction)
+    if reduction == "mean":
+        require_float(loss, "mean")
     return jnp.mean(loss) if reduction == "mean" else jnp.sum(loss) if reduction == "sum" else loss
 
 
@@ -79,20 +90,20 @@ _X = real(2, 3)
 _REDUCED = (sample(_X, _X), sample(_X, _X, reduction="sum"), sample(real(), real(), reduction="none"))
 _EMPTY = (sample(real(0, 3), real(0, 3), reduction="sum"),)
 _WEIGHTED = (*_REDUCED, *_EMPTY, sample(_X, _X, positive(2, 3)), sample(_X, _X, positive(2, 3), reduction="none"))
-_SIGNED = (sample(_X, whole(-1, 2, 2, 3)), sample(_X, whole(-1, 2, 2, 3), reduction="none"))
 
 
 @functional(signature=f"input, target, {_LEGACY}, weight=None", samples=_WEIGHTED)
 def mse_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """(input - target) squared."""
     x, target = _pair(self, target)
-    refuse_complex(x, "mse_loss")
+    require_real_floating(x, "mse_loss")
     return _weighted((x - target) ** 2, weight, size_average, reduce, reduction)
 
 
 @functional(signature=f"input, target, {_LEGACY}, weight=None", samples=_WEIGHTED + COMPLEX)
 def l1_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """|input - target|."""
+    refuse_bool("Subtraction", self, target)
     x, target = _pair(self, target)
     return _weighted(magnitude(x - target), weight, size_average, reduce, reduction)
 
@@ -103,13 +114,19 @@ def _huber(distance: Any, width: Any) -> Any:
     return jnp.where(size < width, 0.5 * distance * distance, width * (size - 0.5 * width))
 
 
+def check_broadcast(loss: Any, other: Any) -> None:
+    """Raise for a weight or target that would make the losses' shape a larger one."""
+    if other is not None and (wide := broadcast_shapes(loss.shape, other.shape)) != loss.shape:
+        raise ShapeMismatchError(f"output with shape {list(loss.shape)} doesn't match the broadcast shape {list(wide)}")
+
+
 def _check_beta(arrays: tuple, statics: tuple) -> None:
-    if arrays[2] < 0:
+    if not arrays[2] >= 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
 
 
 def _check_delta(arrays: tuple, statics: tuple) -> None:
-    if arrays[3] <= 0:
+    if not arrays[3] > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
 
 
@@ -121,7 +138,7 @@ def _check_delta(arrays: tuple, statics: tuple) -> None:
 def smooth_l1_loss(self, target, beta=1.0, *, size_average=None, reduce=None, reduction="mean"):
     """The Huber loss over `beta`: |input - target| with its tip rounded off; l1_loss if `beta` is 0."""
     x, target = _pair(self, target)
-    refuse_complex(x, "smooth_l1_loss")
+    require_real_floating(x, "smooth_l1_loss")
     beta = scalar(x, beta, "beta")
     width = jnp.where(beta == 0, 1, beta)
     loss = jnp.where(beta == 0, magnitude(x - target), _huber(x - target, width) / width)
@@ -136,8 +153,9 @@ def smooth_l1_loss(self, target, beta=1.0, *, size_average=None, reduce=None, re
 def huber_loss(self, target, weight=None, delta=1.0, *, reduction="mean"):
     """(input - target)² / 2 for distances up to `delta`, linear beyond."""
     x, target = _pair(self, target)
-    refuse_complex(x, "huber_loss")
-    loss = _huber(x - target, scalar(x, delta, "delta"))
+    require_real_floating(x, "huber_loss")
+    require_floating(self, "huber_loss")  # the result has the input's dtype
+    loss = _huber(x - target, scalar(x, delta, "delta")).astype(self.dtype)
     _check_weight(loss, weight)
     return reduced(loss if weight is None else weight * loss, None, None, reduction)
 
@@ -157,6 +175,9 @@ def _x_log_x(x: Any) -> Any:
 )  # fmt: skip
 def kl_div(self, target, *, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log target - input), for log-probabilities; "batchmean" is the sum over the batch's size."""
+    for each in (self, target):
+        if each.dtype not in dtypes.INEXACT:
+            raise RuntimeError("kl_div: Integral inputs not supported.")
     x, target = promote(self, target)
     refuse_complex(x, "kl_div")
     loss = jnp.exp(target) * (target - x) if log_target else _x_log_x(target) - target * x
@@ -220,10 +241,11 @@ def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(self.shape)}) is "
             "deprecated. Please ensure they have the same size."
         )
-    refuse_complex(self, "binary_cross_entropy")
+    require_real_floating(self, "binary_cross_entropy")
     if self.dtype != target.dtype:
         raise RuntimeError(f"Found dtype {torch_name(target.dtype)} but expected {torch_name(self.dtype)}")
     loss = _cross_entropy_of(self, target)
+    check_broadcast(loss, weight)
     return reduced(loss if weight is None else (loss * weight).astype(loss.dtype), size_average, reduce, reduction)
 
 
@@ -250,14 +272,16 @@ def binary_cross_entropy_with_logits(
     """The cross entropy of sigmoid(input) and targets; `pos_weight` weighs the positive ones."""
     if self.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(self.shape)})")
-    refuse_complex(self, "binary_cross_entropy_with_logits")
+    require_real_floating(self, "binary_cross_entropy_with_logits")
+    require_float(target, "binary_cross_entropy_with_logits")
+    check_broadcast(self, weight)
+    check_broadcast(self, pos_weight)
     if pos_weight is None:
         loss = logits_loss(self, target, target, jnp.ones_like(self))
     else:
         loss = logits_loss(self, target, pos_weight * target, 1 + (pos_weight - 1) * target)
     loss = loss if weight is None else loss * weight
-    if target.dtype in dtypes.INEXACT:
-        loss = loss.astype(target.dtype)  # PyTorch begins with 1 - target, and goes on in place
+    loss = loss.astype(target.dtype)  # PyTorch begins with 1 - target, and goes on in place
     return reduced(loss, size_average, reduce, reduction)
 
 
@@ -274,7 +298,14 @@ def poisson_nll_loss(
     self, target, eps=1e-8, *, log_input=True, full=False, size_average=None, reduce=None, reduction="mean"
 ):
     """The negative log-likelihood of counts: exp(input) - target * input, or of the rate itself."""
-    loss = jnp.exp(self) - target * self if log_input else self - target * jnp.log(self + scalar(self, eps, "eps"))
+    if log_input:
+        refuse_bool("Subtraction", self * target)
+        loss = jnp.exp(as_float(self)) - target * self
+    loss = (
+        jnp.exp(as_float(self)) - target * self
+        if log_input
+        else self - target * jnp.log(self + scalar(self, eps, "eps"))
+    )
     if full:  # Stirling's approximation of log(target!)
         many = jnp.where(target > 1, target, 2)
         stirling = many * jnp.log(many) - many + 0.5 * jnp.log(2 * jnp.pi * many)
@@ -305,146 +336,11 @@ def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mea
             var = var[..., None]
         elif self.ndim != var.ndim or [b for a, b in zip(self.shape, var.shape) if a != b] != [1]:
             raise ValueError(f"var is of incorrect size: {list(var.shape)} for an input of size {list(self.shape)}")
-    refuse_complex(var, "gaussian_nll_loss")
+    require_real_floating(var, "gaussian_nll_loss")
+    refuse_bool("Subtraction", self, target)
     # The bound on var is not differentiated through, as in PyTorch.
     var = var + jax.lax.stop_gradient(jnp.maximum(var, scalar(var, eps, "eps")) - var)
     loss = 0.5 * (jnp.log(var) + quotient(self - target, jnp.sqrt(var)) ** 2)
     if full:
         loss = loss + 0.5 * jnp.log(2 * jnp.pi).astype(loss.dtype)
     return reduced(loss, None, None, reduction)
-
-
-# -- margins ----------------------------------------------------------------------------------------------------------
-
-
-def _positive(x: Any) -> Any:
-    """The larger of x and 0, with PyTorch's slope of clamp_min at 0: 1."""
-    return jnp.where(x < 0, 0, x)
-
-
-@everywhere(signature=f"input, target, margin=1.0, {_LEGACY}", samples=_SIGNED)
-def hinge_embedding_loss(self, target, margin=1.0, *, size_average=None, reduce=None, reduction="mean"):
-    """The input where `target` is 1; the larger of 0 and `margin` - input where `target` is -1."""
-    refuse_complex(self, "hinge_embedding_loss")
-    near = jnp.where(target != -1, self, 0)
-    far = jnp.where(target != 1, _positive(scalar(self, margin, "margin") - self), 0)
-    return reduced(near + far, size_average, reduce, reduction)
-
-
-@everywhere(
-    signature=f"input1, input2, target, margin=0, {_LEGACY}",
-    samples=(
-        sample(_X, _X, whole(-1, 2, 2, 3), 0.3), sample(_X, _X, whole(-1, 2, 2, 3), 0.3, reduction="none"),
-        sample(real(), real(), whole(1, 2)),
-    ),
-)  # fmt: skip
-def margin_ranking_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
-    """The larger of 0 and `margin` - target * (input1 - input2)."""
-    if not input1.ndim == input2.ndim == target.ndim:
-        raise RuntimeError(
-            "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
-            f"{list(input1.shape)}, input2: {list(input2.shape)}, target: {list(target.shape)} "
-        )
-    loss = -target * (input1 - input2)
-    refuse_complex(loss, "margin_ranking_loss")
-    return reduced(_positive(loss + scalar(loss, margin, "margin")), size_average, reduce, reduction)
-
-
-@everywhere(
-    signature=f"input1, input2, target, margin=0, {_LEGACY}",
-    samples=(
-        sample(_X, _X, whole(-1, 2, 2)), sample(_X, _X, whole(-1, 1, 2), -0.9, reduction="none"),
-        sample(real(3), real(3), whole(1, 2)),
-    ),
-)  # fmt: skip
-def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
-    """1 - cos(input1, input2) where `target` is 1; the larger of 0 and the cosine - `margin` where `target` is -1."""
-    if target.ndim not in (0, 1):
-        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    if input1.ndim != input2.ndim or input1.ndim != target.ndim + 1:
-        raise RuntimeError(
-            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
-            f"{list(input1.shape)} and {list(input2.shape)}."
-        )
-    broadcast_shapes(target.shape, broadcast_shapes(input1.shape, input2.shape)[:-1])
-    x, y = promote(input1, input2)
-    refuse_complex(x, "cosine_embedding_loss")
-    tiny = 1e-12  # PyTorch's, against 0 / 0; the slope of its root is finite
-    product, squares = jnp.sum(x * y, -1), (jnp.sum(x * x, -1) + tiny) * (jnp.sum(y * y, -1) + tiny)
-    cosine = product / jnp.sqrt(squares)
-    near = jnp.where(target == 1, 1 - cosine, 0)
-    far = jnp.where(target == -1, _positive(cosine - scalar(cosine, margin, "margin")), 0)
-    return reduced(near + far, size_average, reduce, reduction)
-
-
-@functional(samples=_SIGNED + COMPLEX)
-def soft_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
-    """log(1 + exp(-target * input))."""
-    x, target = _pair(self, target)
-    return reduced(log1p_exp(-target * x), size_average, reduce, reduction)
-
-
-def _margin(near: Any, far: Any, margin: Any, how: tuple) -> Any:
-    refuse_complex(near, "triplet_margin_loss")
-    return reduced(_positive(scalar(near, margin, "margin") + near - far), *how)
-
-
-def _check_margin(arrays: tuple, statics: tuple) -> None:
-    if arrays[3] <= 0:
-        raise ValueError(f"margin must be greater than 0, got {arrays[3]}")
-
-
-@everywhere(
-    signature=f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_LEGACY}",
-    check=_check_margin,
-    samples=(
-        sample(_X, _X, _X, 3.0), sample(_X, _X, _X, 3.0, swap=True, reduction="none"), sample(_X, _X, _X, 3.0, p=1),
-        sample(real(3), real(3), real(3), 3.0, p=3), *COMPLEX,
-    ),
-)  # fmt: skip
-def triplet_margin_loss(
-    anchor, positive, negative, margin=1.0, eps=1e-6, *, p=2, swap=False, size_average=None, reduce=None,
-    reduction="mean",
-):  # fmt: skip
-    """The larger of 0 and: distance(anchor, positive) - distance(anchor, negative) + `margin`."""
-    if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
-            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
-        )
-    eps = scalar(anchor, eps, "eps")
-    far = p_norm(anchor - negative + eps, p, (-1,), False)
-    if swap:
-        far = jnp.minimum(far, p_norm(positive - negative + eps, p, (-1,), False))
-    return _margin(p_norm(anchor - positive + eps, p, (-1,), False), far, margin, (size_average, reduce, reduction))
-
-
-@composite(method=False, namespace="nn.functional")
-def triplet_margin_with_distance_loss(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    *,
-    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
-    margin: float = 1.0,
-    swap: bool = False,
-    reduction: str = "mean",
-) -> Tensor:
-    """triplet_margin_loss with a `distance_function`; the default is `pairwise_distance`."""
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    distance = distance_function or pairwise_distance.function
-    far = distance(anchor, negative)
-    swapped = distance(positive, negative) if swap else far
-    return _hinge.function(distance(anchor, positive), far, swapped, margin, reduction)
-
-
-@functional(
-    "triplet_hinge",
-    function=False,
-    samples=(
-        sample(real(3), real(3), real(3), 0.7, reduction="mean"), sample(real(), real(), real(), 5.0, reduction="none"),
-    ),
-)  # fmt: skip
-def _hinge(near, far, swapped, margin, *, reduction):
-    return _margin(near, jnp.minimum(far, swapped), margin, (None, None, reduction))

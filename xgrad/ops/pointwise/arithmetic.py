@@ -28,6 +28,7 @@ from ...dispatch.promotion import (
     conj,
     promote_float,
     promote_together,
+    refuse_bool,
     require_floating,
     require_real,
     scalar,
@@ -42,17 +43,6 @@ from .ends import beside_one, over_twice, quotient
 def zero(grad: Any) -> Any:
     """Return zeros: the derivative of a function that is constant between its jumps."""
     return jnp.zeros_like(grad)
-
-
-def _refuse_bool(what: str, *operands: Any) -> None:
-    """Refuse to subtract or negate truth values."""
-    bools = sum(x.dtype == bool for x in operands)
-    if bools:
-        advice = "Use the `^` or `logical_xor()`"
-        if bools == 1:
-            advice = "If you are trying to invert a mask, use the `~` or `logical_not()`"
-        found = "a bool tensor" if bools == 1 else "two bool tensors"
-        raise RuntimeError(f"{what}, the `-` operator, with {found} is not supported. {advice} operator instead.")
 
 
 def run(op: Operator, args: tuple[Any, ...], out: Tensor | None, statics: tuple[Any, ...] = ()) -> Tensor:
@@ -87,7 +77,7 @@ def _add(self, other, alpha=None):
 
 
 def _sub(self, other, alpha=None):
-    _refuse_bool("Subtraction", jnp.asarray(self), jnp.asarray(other))
+    refuse_bool("Subtraction", jnp.asarray(self), jnp.asarray(other))
     self, other = promote_together(self, other)
     return beside_one(jnp.subtract, self, other if alpha is None else _scaled(other, alpha))
 
@@ -172,7 +162,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 @operator(inplace=True, aliases=("negative",), dunder="__neg__", pointwise=True, samples=REAL + COMPLEX)
 def neg(self):
     """-input.  Raises `RuntimeError` for bools."""
-    _refuse_bool("Negation", self)
+    refuse_bool("Negation", self)
     return -self
 
 

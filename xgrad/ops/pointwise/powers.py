@@ -172,7 +172,11 @@ def float_power(self, exponent):
     return _power(jnp.asarray(self).astype(dtype), jnp.asarray(exponent).astype(dtype))
 
 
-float_power.derivative(self=_pow_self, exponent=_pow_exponent)
+# The gradient has the dtype of the result: what it is multiplied by is computed in that dtype too.
+float_power.derivative(
+    self=lambda grad, self, exponent: _pow_self(grad, self.astype(grad.dtype), exponent),
+    exponent=lambda grad, self, exponent: _pow_exponent(grad, jnp.asarray(self).astype(grad.dtype), exponent),
+)
 
 
 @composite("float_power_")

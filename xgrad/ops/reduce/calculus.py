@@ -51,7 +51,7 @@ def _integral(name: str, doc: str, combine: Any, aliases: tuple = ()) -> None:
     def run(y, x=None, dx=None, *, dim=-1):
         dim = own_dim(dim, y.ndim)
         if name == "trapezoid" and not y.shape[dim]:
-            return jnp.sum(y, axis=dim)
+            return jnp.sum(y, axis=dim, dtype=y.dtype)
         return combine(_panels(y, x, dx, dim, name), dim)
 
     def public(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
@@ -96,6 +96,8 @@ def _slope(self, spacing, *, dim, edge_order):
     """Differences along `dim`, central inside and one-sided at the ends; `spacing`: one distance, or the places."""
     if self.dtype == dtypes.bool:
         raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported.")
+    if self.dtype == dtypes.uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
     f = jnp.moveaxis(promote_float(self)[0], dim, -1)
     n = f.shape[-1]
     if spacing.ndim:

@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...dispatch.declare import operator
-from ...dispatch.promotion import broadcast_shapes, promote, require_floating, require_real_floating, scalar, wrap_dim
+from ...dispatch.promotion import (
+    as_float,
+    broadcast_shapes,
+    promote,
+    refuse_bool,
+    require_floating,
+    require_real_floating,
+    scalar,
+    wrap_dim,
+)  # fmt: skip
 from ...dispatch.samples import COMPLEX, real, sample
 from ..pointwise.ends import quotient
 from .norms import p_norm
@@ -59,8 +68,10 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
 def pairwise_distance(x1, x2, eps=1e-6, *, p=2.0, keepdim=False):
     """The `p`-norm of x1 - x2 + eps along the last dimension."""
     broadcast_shapes(x1.shape, x2.shape)
+    refuse_bool("Subtraction", x1, x2)
     x1, x2 = promote(x1, x2)
-    return p_norm(x1 - x2 + scalar(x1, eps, "eps"), p, (-1,), keepdim)
+    difference = as_float(x1 - x2)
+    return p_norm(difference + scalar(difference, eps, "eps"), p, (-1,), keepdim)
 
 
 @functional(namespace=("nn.functional", ""), samples=(sample(real(3, 2)), sample(real(3, 2), p=1.0)))

@@ -29,7 +29,7 @@ def require_elements(self: Any, dims: tuple[int, ...], name: str) -> None:
     """Raise for an empty dimension, and for dtypes without an order."""
     if self.dtype in dtypes.COMPLEX:
         raise NotImplementedError(f'"{name}" not implemented for complex numbers, which have no order')
-    if any(self.shape[d] == 0 for d in dims) and (len(dims) < self.ndim or not self.size):
+    if any(self.shape[d] == 0 for d in dims):
         empty = next(d for d in dims if self.shape[d] == 0)
         raise IndexError(
             f"{name}(): Expected reduction dim {empty} to have non-zero size, but the shape is {list(self.shape)}"
@@ -56,14 +56,20 @@ def scatter(grad: Any, indices: Any, shape: tuple[Any, ...], dim: int, keepdim: 
     return jnp.put_along_axis(jnp.zeros(shape, grad.dtype), indices, grad, axis=dim, inplace=False)
 
 
-def share(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
-    """The gradient of an extremum without index: shared evenly among the elements that attain it."""
+def share(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool, *, hit: Any = None) -> Any:
+    """The gradient of an extremum without index: shared evenly among the elements that attain it; NaN of a NaN."""
     dims = wrap_dims(dim, self.ndim)
-    result = restore_dims(result, self.shape, dims, keepdim)
-    hit = (self == result) | (jnp.isnan(self) & jnp.isnan(result))
-    return restore_dims(grad, self.shape, dims, keepdim) * (hit / jnp.sum(hit, axis=dims, keepdims=True)).astype(
-        grad.dtype
-    )
+    hit = self == restore_dims(result, self.shape, dims, keepdim) if hit is None else hit
+    ties = jnp.sum(hit, axis=dims, keepdims=True)
+    part = jnp.where(ties == 0, jnp.nan, hit / ties)  # XLA computes 0 for False / 0
+    return restore_dims(grad, self.shape, dims, keepdim) * part.astype(grad.dtype)
+
+
+def share_all(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
+    """As `share`, but NaNs share the gradient of a NaN."""
+    attained = restore_dims(result, self.shape, wrap_dims(dim, self.ndim), keepdim)
+    hit = (self == attained) | (jnp.isnan(self) & jnp.isnan(attained))
+    return share(grad, self, result, dim, keepdim, hit=hit)
 
 
 def _selected(name: str, choose: Any) -> Any:
@@ -95,6 +101,11 @@ _min_along = _selected("min", lambda x, dim: jnp.argmin(x, axis=dim, keepdims=Tr
 
 
 def _extremum(self, dim, keepdim, reduce, name):
+    if dim == () and not self.size:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+            "the 'dim' argument."
+        )
     dims = wrap_dims(dim, self.ndim)
     require_elements(self, dims, name)
     return reduce(self, axis=dims, keepdims=keepdim)
@@ -138,8 +149,10 @@ def _min_all(self, *, dim=(), keepdim=False):
     return _extremum(self, dim, keepdim, jnp.min, "min")
 
 
-for _op in (amax, amin, _max_all, _min_all):
+for _op in (amax, amin):
     _op.derivative(self=share)
+for _op in (_max_all, _min_all):
+    _op.derivative(self=share_all)
 
 
 @operator(
@@ -151,6 +164,13 @@ def aminmax(self, *, dim=None, keepdim=False):
     """The named tuple (min, max) along one dimension, or of all elements; ties share the gradients evenly."""
     dim = () if dim is None else wrap_dim(dim, self.ndim)
     return _extremum(self, dim, keepdim, jnp.min, "aminmax"), _extremum(self, dim, keepdim, jnp.max, "aminmax")
+
+
+aminmax.derivative(
+    self=lambda grads, self, results, dim, keepdim: sum(
+        share(grad, self, result, dim, keepdim) for grad, result in zip(grads, results)
+    )
+)
 
 
 def _write_pair(name: str, result: Any, out: Any) -> Any:
@@ -279,7 +299,7 @@ def _median_all(choose, name):
         return _middle(flat, choose)
 
     op = operator(f"{name}.all", node=f"{name.capitalize()}Backward0", **private, samples=REAL[:2])(whole)
-    op.derivative(self=lambda grad, self, result: share(grad, self, result, (), False))
+    op.derivative(self=lambda grad, self, result: share_all(grad, self, result, (), False))
     return op
 
 
@@ -310,6 +330,7 @@ def kthvalue(self, *, k, dim=-1, keepdim=False):
     """The named tuple (values, indices) of the k-th smallest elements along `dim`; k counts from 1."""
     require_real(self, "kthvalue")
     dim = wrap_dim(dim, self.ndim)
+    require_elements(self, (dim,) if self.ndim else (), "kthvalue")
     if not 1 <= k <= (self.shape[dim] if self.ndim else 1):
         raise RuntimeError(
             f"kthvalue(): selected number k out of range for dimension {dim}: k={k}, shape {list(self.shape)}"

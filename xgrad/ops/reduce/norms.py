@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ...base import dtypes
 from ...dispatch.argument_kinds import checking, require_number
 from ...dispatch.declare import composite, internal, operator
-from ...dispatch.promotion import as_float, broadcast_shapes, common_dtype, promote, refuse_complex, wrap_dims
+from ...dispatch.promotion import broadcast_shapes, common_dtype, promote, require_float, wrap_dims
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -204,7 +204,8 @@ def dist(self, other, *, p=2):
     """The `p`-norm of `input - other`, which broadcast."""
     self, other = promote(self, other)
     broadcast_shapes(self.shape, other.shape)
-    difference = as_float(self - other)
+    difference = self - other
+    require_float(difference, "dist()")
     if not difference.size:
         return jnp.zeros((), dtypes.real_of(difference.dtype))
     return p_norm(difference, float(p), None, False)
@@ -231,7 +232,8 @@ def renorm(self, maxnorm, *, p, dim):
     dims = wrap_dims(dim, self.ndim)
     others = tuple(d for d in range(self.ndim) if d not in dims)
     size = p_norm(self, float(p), others, True)
-    factor = jnp.where(size > maxnorm, quotient(maxnorm, jnp.where(size == 0, 1, size) + 1e-7), 1)
+    above = size > maxnorm
+    factor = jnp.where(above, quotient(maxnorm, jnp.where(above, size, 1) + 1e-7), 1)
     return self * factor.astype(self.dtype)
 
 
@@ -253,8 +255,10 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
             "cdist only supports at least 2D tensors, and X1 and X2 must have the same number of columns, but got "
             f"{list(x1.shape)} and {list(x2.shape)}"
         )
+    for number, x in ((1, x1), (2, x2)):
+        if x.dtype not in dtypes.FLOATS:
+            raise RuntimeError(f"cdist only supports floating-point dtypes, X{number} got: {dtypes.torch_name(x.dtype)}")
     x1, x2 = promote(x1, x2)
-    refuse_complex(x1, "cdist")
     difference = x1[..., :, None, :] - x2[..., None, :, :]
     if not difference.size:
         return jnp.sum(difference, axis=-1)

@@ -169,6 +169,8 @@ def _freedom(n: int, correction: Any, like: Any) -> Any:
 
 
 def deviation(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    require_float(self, "std and var")
+
     def size(x: Any, **whole: Any) -> Any:
         return jnp.max(jnp.abs(x - jnp.mean(x, **whole)), **whole, initial=0)
 
@@ -222,8 +224,10 @@ def beside(result: Any, dims: tuple[int, ...] | None, ndim: int) -> Any:
 
 def _deviation_slope(self: Any, result: Any, dim: Any, correction: Any) -> Any:
     dims = wrap_dims(dim, self.ndim)
-    length = beside(jnp.where(result == 0, 1, result), dims, self.ndim)
+    none = result == 0  # the derivative is 0 there, of any order
+    length = beside(jnp.where(none, 1, result), dims, self.ndim)
     turned = over_real(self - jnp.mean(self, axis=dims, keepdims=True), length)
+    turned = jnp.where(beside(none, dims, self.ndim), 0, turned)
     return turned / _freedom(count(self.shape, dim), correction, result)
 
 
@@ -241,8 +245,7 @@ def variance_grad(grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool
 
 
 def deviation_grad(grad: Any, self: Any, result: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
-    grad = spread(jnp.where(result == 0, 0, grad), self.shape, dim, keepdim)
-    return grad * _deviation_slope(self, result, dim, correction)
+    return spread(grad, self.shape, dim, keepdim) * _deviation_slope(self, result, dim, correction)
 
 
 private: dict[str, Any] = dict(function=False, method=False, signature="input, dim=None, correction=1, keepdim=False")
@@ -308,7 +311,8 @@ _overloads("std_mean", _std_mean, "(Standard deviation, mean)")
 # -- truth and counting -----------------------------------------------------------------------------------------------
 
 
-def _truth(self, result):
+def _truth(self, combine, dim, keepdim):
+    result = combine(self != 0, axis=_truth_dims(dim, self.ndim), keepdims=keepdim)  # of a complex number both parts
     return result.astype(np.uint8) if self.dtype == np.uint8 else result  # as PyTorch, for old masks
 
 
@@ -320,13 +324,13 @@ def _truth_dims(dim, ndim):
 @operator("all", signature="input, dim=None, keepdim=False", differentiable=False, samples=REDUCTION + COMPLEX)
 def all_(self, *, dim=None, keepdim=False):
     """Return whether all elements along `dim` are true (not zero): of all dimensions by default, of none for ()."""
-    return _truth(self, jnp.all(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
+    return _truth(self, jnp.all, dim, keepdim)
 
 
 @operator("any", signature="input, dim=None, keepdim=False", differentiable=False, samples=REDUCTION + COMPLEX)
 def any_(self, *, dim=None, keepdim=False):
     """Return whether any element along `dim` is true (not zero): of all dimensions by default, of none for ()."""
-    return _truth(self, jnp.any(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
+    return _truth(self, jnp.any, dim, keepdim)
 
 
 @operator(

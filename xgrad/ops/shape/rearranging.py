@@ -243,6 +243,12 @@ def _diagonals(x: Any, diagonal: Any, name: str) -> tuple[Any, Any]:
     return column - row, jnp.clip(diagonal, -rows, columns)  # a large number would wrap around as an int32
 
 
+def _near(args: tuple, statics: tuple) -> tuple:
+    """Bring a number beyond int32, which would be a float without x64, into its range, where all matrices end."""
+    self, diagonal = args
+    return self, max(-(2**31), min(diagonal, 2**31 - 1)) if type(diagonal) is int else diagonal
+
+
 def _lower(x: Any, diagonal: Any) -> Any:
     here, last = _diagonals(x, diagonal, "tril")
     return jnp.where(here <= last, x, jnp.zeros((), x.dtype))
@@ -253,14 +259,17 @@ def _upper(x: Any, diagonal: Any) -> Any:
     return jnp.where(here >= first, x, jnp.zeros((), x.dtype))
 
 
-@operator(inplace=True, samples=(sample(real(2, 3)), sample(real(2, 3), 1), sample(real(0, 3), -1)) + COMPLEX)
+_TRIANGLES = (sample(real(2, 3)), sample(real(2, 3), 1), sample(real(0, 3), -1), *COMPLEX)
+
+
+@operator(inplace=True, check=_near, samples=_TRIANGLES)
 def tril(self, diagonal=0):
     """The lower triangle of matrices, up to a diagonal; zeros elsewhere."""
     _require_matrix(self, "tril")
     return _lower(self, diagonal)
 
 
-@operator(inplace=True, samples=(sample(real(2, 3)), sample(real(2, 3), 1), sample(real(0, 3), -1)) + COMPLEX)
+@operator(inplace=True, check=_near, samples=_TRIANGLES)
 def triu(self, diagonal=0):
     """The upper triangle of matrices, from a diagonal on; zeros elsewhere."""
     _require_matrix(self, "triu")
