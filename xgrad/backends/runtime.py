@@ -159,9 +159,11 @@ class Runtime(Counting):
         return self.adopted(out, operands, values, layout)
 
     def write(
-        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any
+        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any = None
     ) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
+
+        Without a holder it is a gradient: nobody has views of it.
 
         A backend without donation writes a copy.
         """
@@ -172,7 +174,7 @@ class Runtime(Counting):
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
-        if self.aliasing is not None:
+        if self.aliasing is not None and holder is not None:
             del whole  # it would be one more reference
             alone = self.aliasing.write(out, box, holder, alone, program, operands)
             if out:
