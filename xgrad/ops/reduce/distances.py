@@ -9,8 +9,14 @@ import numpy as np
 
 from ...dispatch.declare import operator
 from ...dispatch.promotion import (
-    as_float, broadcast_shapes, promote, require_floating, require_real_floating, scalar, wrap_dim,
-)  # fmt: skip
+    as_float,
+    broadcast_shapes,
+    promote,
+    require_floating,
+    require_real_floating,
+    scalar,
+    wrap_dim,
+)
 from ...dispatch.samples import COMPLEX, real, sample
 from ..pointwise.ends import quotient
 from .norms import p_norm
