@@ -51,6 +51,12 @@ def normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return in_a_row(jax.random.normal, key, shape, drawn_in(dtype)).astype(dtype)
 
 
+def exponential(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return numbers of the exponential distribution, in `drawn_in(dtype)`, none of them 0, as in PyTorch."""
+    dtype = drawn_in(dtype)
+    return jnp.maximum(jax.random.exponential(key, shape, dtype), jnp.finfo(dtype).eps / 2)
+
+
 def _unit(words: Any) -> Any:
     """Return float32 numbers on [0, 1) with 23 random bits, as `jax.random.uniform`."""
     return jax.lax.bitcast_convert_type(words >> 9 | np.uint32(0x3F800000), jnp.float32) - 1

@@ -31,7 +31,7 @@ from ..create.factories import checked_sizes, like, made
 from ..create.from_data import place, placement
 from ..index.index_checks import on_host
 from ..pointwise.arithmetic import zero
-from .draws import drawn_in, integers, uniform
+from .draws import drawn_in, exponential, integers, uniform
 from .draws import normal as normal_numbers
 from .keys import draw_early, draw_key, draw_words
 
@@ -372,11 +372,6 @@ def _normal_about(key: Any, shape: Any, dtype: Any, mean: Any, std: Any) -> Any:
     return normal_numbers(key, shape, drawn_in(dtype)) * std + mean
 
 
-def _exponential(key: Any, shape: Any, dtype: Any, lambd: Any) -> Any:
-    dtype = drawn_in(dtype)
-    return jnp.maximum(jax.random.exponential(key, shape, dtype), jnp.finfo(dtype).eps / 2) / lambd  # never 0
-
-
 _OF_WORDS = (_uniform_between, _normal_about)  # which draw of a key or of words
 
 _filler(
@@ -393,8 +388,7 @@ _filler(
     lambda mean, std: None if std > 0 else "std > 0.0",
 )  # fmt: skip
 _filler(
-    "exponential_", {"lambd": 1.0},
-    _exponential,
+    "exponential_", {"lambd": 1.0}, lambda key, shape, dtype, lambd: exponential(key, shape, dtype) / lambd,
     lambda lambd: None if lambd > 0 else "lambda > 0.0",
 )  # fmt: skip
 _filler(
