@@ -117,7 +117,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return L
 
 
-_zero_at = internal("_first_zero", differentiable=False, samples=(sample(real(3)),))(first_zero)
+_zero_at = internal("_first_zero", differentiable=False, samples=(sample(real(3)), *COMPLEX))(first_zero)
 
 
 def _invertible(args: tuple, statics: tuple) -> None:
