@@ -132,7 +132,8 @@ def _from_torch(source: Any, name: str, where: Any, own: bool, must_share: bool,
             f"{called(name)}can't convert a torch tensor that requires grad and has a grad_fn "
             f"({type(source.grad_fn).__name__}): its graph would end here. Use tensor.detach()."
         )
-    elements = (source.device, source.data_ptr(), dtype, source.shape, source.stride(), source.is_conj(), own)
+    signs = (source.is_conj(), source.is_neg())  # the same memory, read as other values
+    elements = (source.device, source.data_ptr(), dtype, source.shape, source.stride(), signs, own)
     tensor = known.get(elements) if source.numel() else None
     if tensor is None:
         tensor = known[elements] = from_foreign(_array_of(source, dtype, name, where, own, must_share))
