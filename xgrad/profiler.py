@@ -46,8 +46,8 @@ def schedule(
     """
     if min(wait, warmup, active - 1, repeat, skip_first) < 0:
         raise ValueError(
-            f"Invalid profiler schedule arguments: {wait=}, {warmup=}, {active=} (at least 1), {repeat=}, {skip_first=}; "
-            "the others must not be negative"
+            f"Invalid profiler schedule arguments: {wait=}, {warmup=}, {active=}, {repeat=}, {skip_first=}: active "
+            "must be at least 1, and the others not negative"
         )
     length = wait + warmup + active
 

@@ -257,7 +257,9 @@ def _hidden(kernel: Any, wanted: str) -> bool:
 def _has_raw(node: Any, name: str) -> bool:
     """Return True unless the value that is kept under a name is a number, which has no SavedVariable."""
     kept = kept_names(node)
-    return name not in kept or node.saved is RELEASED or isinstance(node.saved[kept.index(name)], (Tensor, SavedVariable))
+    return (
+        name not in kept or node.saved is RELEASED or isinstance(node.saved[kept.index(name)], (Tensor, SavedVariable))
+    )
 
 
 # -- the two functions for nodes --------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Conversions, `.to(...)` of dtype and device, and fills.
 
 Both conversions are recorded as ToCopyBackward0: the gradient returns to the source's dtype, and to its device.
-A transfer is `jax.device_put`, which no program can contain, so its node is not an operator's (PyTorch: _to_copy).
+A transfer is `jax.device_put`, outside of programs, so its node is not an operator's; within a trace it is a constraint
+on the sharding (PyTorch: _to_copy).
 """
 
 import warnings
@@ -135,7 +136,8 @@ def _check_once(args: tuple[Any, ...], dtype: Any, device: Any) -> None:
     for name, by_place, by_name in (("dtype", has_dtype, dtype), ("device", has_device, device)):
         if by_place and by_name is not None:
             raise TypeError(
-                f"to() received an invalid combination of arguments: {args!r} and {name}={by_name!r} both say the {name}"
+                f"to() received an invalid combination of arguments: {args!r} and {name}={by_name!r} both give the "
+                f"{name}"
             )
 
 
@@ -157,8 +159,8 @@ def to(
     PyTorch leaves them undefined.
 
     Without JAX's 64-bit mode a dtype of 32 bits takes the place of one of 64 (`xgrad.config.narrow`); integers that
-    don't fit are not looked for.  Raises `TypeError` for a dtype or device that is given twice, `RuntimeError` for an absent device, `PlacementError` (one too) for a sharding
-    that does not fit the shape.
+    don't fit are not looked for.  Raises `TypeError` for a dtype or device that is given twice, `RuntimeError` for an
+    absent device, `PlacementError` (one too) for a sharding that does not fit the shape.
 
     >>> import xgrad
     >>> xgrad.tensor([1.5, 2.5]).to(xgrad.int32)
