@@ -70,8 +70,7 @@ class Counting:
     def _is_free(self, program: Any) -> bool:
         """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
         return program.role == "read" and (
-            self.backend.strides
-            or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
+            self.backend.strides or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
         )
 
     def _launch(self, program: Any, values: list[Any], operands: Any, writing: Any = None) -> None:
