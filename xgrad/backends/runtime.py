@@ -201,8 +201,10 @@ class Runtime(Counting):
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self.lacks(program, (whole, *operands)):
             self.copying = mine and not self.backend.donation
-            out.append(self._as_before(program(whole, *operands), whole))
-            self.copying = False
+            try:
+                out.append(self._as_before(program(whole, *operands), whole))
+            finally:
+                self.copying = False
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
         if self.constants is not None:
