@@ -194,7 +194,8 @@ class Runtime(Counting):
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
         if known and self.constants is not None:
-            program, (_, *operands) = self.constants.bound(program, (whole, *operands))
+            program, bound = self.constants.bound(program, (whole, *operands))
+            operands = (*bound[1:],)
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self.lacks(program, (whole, *operands)):
             self.copying = mine and not self.backend.donation
