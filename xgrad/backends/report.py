@@ -152,7 +152,8 @@ class Report(Tabled):
         chip = self.on_target() if cost is self._runtime.backend.cost else None
         if chip is not None and chip.seconds is not None:
             self._works.chip = {key: answer.estimated_seconds or 0.0 for key, answer in self._answers.items()}
-        return Timeline(self._runtime.backend.name, self._simulated(cost, compiles))
+        found = self._simulated(cost, compiles)
+        return Timeline(f"backend {self._runtime.backend.name}", found.spans or [], found.end, found.moves)
 
     def _simulated(self, cost: Cost, compiles: bool = False) -> Simulation:
         log = self._events.log
@@ -279,7 +280,7 @@ class Report(Tabled):
         for name, count in events.operators.most_common(_MOST):
             row(f"  {name}", number(count))
         if (more := len(events.operators) - _MOST) > 0:
-            row("  others", f"{more} more, of which as_dict() has the counts")
+            row("  others", f"{more} more, which as_dict() counts")
         for name in self._unused():
             called = f"{name} was called with other arguments than it takes"
             unknown = "no operator of that name was called"

@@ -76,7 +76,9 @@ class Runtime(Counting):
         tiles = None if backend.cost is None else backend.cost.tiles
         self.memory: Memory = Memory(backend.name, backend.memory, on, chip, tiles)
         self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
-        special = (backend.faults, backend.fuse, backend.products, backend.accumulate, self.constants)
+        special = (
+            backend.faults, backend.fuse, backend.products, backend.accumulate, backend.random, self.constants,
+        )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
         self.launching: Launching | None = None if plainly else Launching(self)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
@@ -194,8 +196,8 @@ class Runtime(Counting):
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
         if known and self.constants is not None:
-            program, bound = self.constants.bound(program, (whole, *operands))
-            operands = (*bound[1:],)
+            program, (_, *given) = self.constants.bound(program, (whole, *operands))
+            operands = (*given,)
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self.lacks(program, (whole, *operands)):
             self.copying = mine and not self.backend.donation
@@ -238,7 +240,8 @@ class Runtime(Counting):
         if program.operator in self.missing:
             return f"the operator '{program.operator}'"
         if self.hlo is not None and program.lazy:
-            lack = self.hlo.lack(program, (x64_enabled(), *kinds(operands)))
+            passes = None if self.launching is None else self.launching.passes
+            lack = self.hlo.lack(program, (x64_enabled(), *kinds(operands)), passes)
             if lack:
                 return lack
         if self.dtypes is None and not self.no_complex:

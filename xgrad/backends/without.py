@@ -34,12 +34,10 @@ DTYPES = frozenset(
 
 # What a backend does with numbers of a dtype that it stores only: it casts, fills, and moves them.
 CASTS = frozenset(("_to_dtype", "_fit", "_put", "_constant"))
-MOVES = frozenset(
-    """
-    cat clone constant_pad_nd copy fill gather index index_copy index_fill index_put index_select masked_fill
-    masked_scatter scatter stack take where zero
-    """.split()
-)
+MOVES = frozenset((
+    "cat", "clone", "constant_pad_nd", "copy", "fill", "gather", "index", "index_copy", "index_fill", "index_select",
+    "masked_fill", "masked_scatter", "stack", "take", "where", "zero",
+))  # fmt: skip
 
 
 def moves(program: Any, operands: Any, results: Any) -> bool:
