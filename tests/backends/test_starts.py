@@ -5,7 +5,10 @@ import pytest
 
 import xgrad
 
-MODES = [{}, {"execution": "lazy"}, {"strides": True}, {"donation": False}, {"execution": "lazy", "fuse": "operator"}]
+MODES = [
+    {}, {"execution": "lazy"}, {"strides": True}, {"donation": False}, {"execution": "lazy", "fuse": "operator"},
+    {"aliasing": "regenerate"}, {"aliasing": "copy_on_write"},
+]  # fmt: skip
 
 
 def work(device):

@@ -76,6 +76,8 @@ class Regenerate:
                 latest = views.view, starts, new
             program, operands = views.write, (new, *starts)
         operands = whole, *operands
+        if runtime.constants is not None:
+            program, operands = runtime.constants.bound(program, operands)
         if runtime.lacks(program, operands):
             out.append(program(*operands))
             return alone
