@@ -159,7 +159,13 @@ class Runtime(Counting):
         return self.adopted(out, operands, values, layout)
 
     def write(
-        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any = None
+        self,
+        out: list[Any],
+        box: list[Any],
+        alone: bool,
+        program_of: Any,
+        operands: tuple[Any, ...],
+        holder: Any = None,
     ) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
 

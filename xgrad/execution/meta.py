@@ -27,7 +27,13 @@ class _Meta:
         return self._placed(no_values.note(program, operands))
 
     def write(
-        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any = None
+        self,
+        out: list[Any],
+        box: list[Any],
+        alone: bool,
+        program_of: Any,
+        operands: tuple[Any, ...],
+        holder: Any = None,
     ) -> None:
         """Put the shape of what is written into `out`."""
         out.append(self._placed(program_of(False)(box[0], *operands)))
