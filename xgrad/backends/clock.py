@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import KeyedRef
 
 import jax
@@ -23,6 +23,17 @@ COMPUTE, TO_DEVICE, TO_HOST, CHIPS, HOST = QUEUES = (
 )  # fmt: skip
 RECORD, WAIT, SYNC = "record", "wait", "synchronize"
 MOST = 1 << 16  # entries that wait for the simulation of events
+
+
+class Span(NamedTuple):
+    """A thing that a queue does from `start` to `end`, in seconds; `stream`: its number, 0 for the default one."""
+
+    queue: str
+    name: str
+    start: float
+    end: float
+    stream: int = 0
+    bytes: int = 0
 
 
 class Entry:

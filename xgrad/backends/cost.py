@@ -17,7 +17,9 @@ from ..execution.lazily import lazy
 from ..execution.pending import quietly
 from ..execution.runner import suspended
 from ..tensor import from_foreign
+from .collectives import Schedule
 from .tiles import of_dtype
+from .timeline import Timeline
 from .without import DTYPES, instead, operators
 from .without_hlo import OPERATIONS
 from .work import Work
@@ -154,6 +156,22 @@ class Cost:
     def between(self, size: float, steps: int = 1) -> float:
         """Return the seconds in which a chip sends so many bytes to others, in `steps` one after the other."""
         return size / self.chip_link + steps * self.chip_latency
+
+    def timeline(self, report: Any) -> Timeline:
+        """Return the simulated time of one run on each chip of a target: of what `compiled_for` says of a program.
+
+        What the program computes takes as long as the target's compiler estimates; what chips send one another
+        `chip_link` and `chip_latency`, around a ring.  Raises `ValueError` for a program that has no estimate: one that
+        does not compile, or whose compiler gives none (a GPU's).
+        """
+        answer = report.answer
+        if answer.state != "compiles" or answer.estimated_seconds is None or not report.cycles:
+            raise ValueError(
+                f"{report.name} on {report.target.name}: {answer.said or 'its compiler estimates no time'}"
+            )
+        second = answer.estimated_seconds / report.cycles
+        found = Schedule(answer.hlo, report.target.devices, second, self.between)
+        return Timeline(f"{report.name} on {report.target.name}", found.spans, found.end, None, answer.peak)
 
     @staticmethod
     def measure(device: Any = "cpu", clock: Callable[[], float] = time.perf_counter) -> "Cost":

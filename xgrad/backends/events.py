@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What went over the host's link, in which direction ("from the host" or "to the host"), why, and by which line."""
+    """A value that went over the host's link: the direction ("from the host" or "to the host"), why, and the line."""
 
     direction: str
     why: str

@@ -100,6 +100,11 @@ class Report(Tabled):
         return self._events.fallen
 
     @property
+    def _is_roofline(self) -> bool:
+        """True if the programs are lowered for an estimate anyway."""
+        return self._runtime.backend.cost is not None and self._runtime.backend.target is None
+
+    @property
     def bytes_accessed(self) -> int:
         """The bytes that all programs read and write, as XLA counts them.  Asking compiles each program once more."""
         launches = self._events.launches.items()
@@ -147,7 +152,8 @@ class Report(Tabled):
         chip = self.on_target() if cost is self._runtime.backend.cost else None
         if chip is not None and chip.seconds is not None:
             self._works.chip = {key: answer.estimated_seconds or 0.0 for key, answer in self._answers.items()}
-        return Timeline(self._runtime.backend.name, self._simulated(cost, compiles))
+        found = self._simulated(cost, compiles)
+        return Timeline(f"backend {self._runtime.backend.name}", found.spans or [], found.end, found.moves)
 
     def _simulated(self, cost: Cost, compiles: bool = False) -> Simulation:
         log = self._events.log
@@ -238,7 +244,7 @@ class Report(Tabled):
             "transfers": [{**key._asdict(), **told(found)} for key, found in events.transfers.items()],
             "between chips": told(events.between),
             "peak memory": events.peak,
-            "bytes accessed": None if self._runtime.backend.cost is None else self.bytes_accessed,
+            "bytes accessed": self.bytes_accessed if self._is_roofline else None,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
             "target": None if chip is None else chip.as_dict(),
             "timeline": None if estimate is None or events.log is None else self.timeline().as_dict(),
@@ -274,7 +280,7 @@ class Report(Tabled):
         for name, count in events.operators.most_common(_MOST):
             row(f"  {name}", number(count))
         if (more := len(events.operators) - _MOST) > 0:
-            row("  others", f"{more} more, of which as_dict() has the counts")
+            row("  others", f"{more} more, which as_dict() counts")
         for name in self._unused():
             called = f"{name} was called with other arguments than it takes"
             unknown = "no operator of that name was called"
@@ -315,7 +321,7 @@ class Report(Tabled):
                 row("  others", f"{len(those) - _MOST} more lines, which as_dict() has")
         both("between chips, by resharding", events.between)
         row("peak memory", size(events.peak))
-        if self._runtime.backend.cost is not None:
+        if self._is_roofline:
             row("bytes accessed", size(self.bytes_accessed))
         if (chip := self.on_target()) is not None:
             found += chip.rows(events.peak)

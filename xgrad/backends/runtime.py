@@ -169,7 +169,7 @@ class Runtime(Counting):
     ) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
 
-        Without a holder it is a gradient: nobody has views of it.
+        `holder`: a tensor or a storage; None for a gradient, which belongs to none.
 
         A backend without donation writes a copy.
         """

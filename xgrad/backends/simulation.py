@@ -12,25 +12,14 @@ import math
 from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from .clock import CHIPS, COMPUTE, HOST, QUEUES, RECORD, SYNC, TO_HOST, WAIT, Entry, Log, Mark
+from .clock import CHIPS, COMPUTE, HOST, QUEUES, RECORD, SYNC, TO_HOST, WAIT, Entry, Log, Mark, Span
 from .cost import Cost, Parts
 from .events import Events, Sum
 from .tiles import tiled
 from .work import Work
-
-
-class Span(NamedTuple):
-    """A thing that a queue does from `start` to `end`, in seconds; `stream`: the number of its stream, 0 for the default."""
-
-    queue: str
-    name: str
-    start: float
-    end: float
-    stream: int = 0
-    bytes: int = 0
 
 
 class Moves:

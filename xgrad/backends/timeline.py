@@ -5,8 +5,8 @@ from typing import Any
 
 from ..autograd.profiler.events import write_trace
 from ..base.table import Row, Table, Tabled, number, seconds, size
-from .clock import COMPUTE, HOST, QUEUES
-from .simulation import Simulation, Span
+from ..viz.chart import Chart
+from .clock import COMPUTE, HOST, QUEUES, Span
 
 _WIDE = 48  # characters of a bar
 
@@ -16,15 +16,16 @@ class Timeline(Tabled):
 
     `spans`: a list of (queue, name, start, end, stream, bytes).  `seconds`: when all is done.
     `busy`: {queue: seconds}.  `exposed`: {queue: the seconds of it in which no program runs}.
-    `moves`: what a fast memory moved.
+    `moves`: what a fast memory moved.  `memory`: bytes that a target's program takes on each chip.
     Prints as a table with bars, and is a picture in a notebook; `save(path)` writes that (`.svg`, `.html`, `.txt`),
     or a trace for Perfetto (`.json`).
     """
 
-    def __init__(self, name: str, simulation: Simulation) -> None:
+    def __init__(self, name: str, spans: list[Span], end: float, moves: Any = None, memory: int | None = None) -> None:
         self._name = name
-        self.spans: list[Span] = simulation.spans or []
-        self.seconds: float = simulation.end
+        self.spans: list[Span] = spans
+        self.seconds: float = end
+        self.memory: int | None = memory
         found = {queue: _union([s for s in self.spans if s.queue == queue]) for queue in QUEUES}
         compute = found[COMPUTE]
         self.busy: dict[str, float] = {queue: _length(parts) for queue, parts in found.items() if parts}
@@ -32,7 +33,6 @@ class Timeline(Tabled):
             queue: _length(_union_of([*parts, *compute])) - _length(compute)
             for queue, parts in found.items() if parts and queue != COMPUTE
         }  # fmt: skip
-        moves = simulation.moves
         self.moves: dict[str, dict[str, int]] = {} if moves is None else {
             "in": {"count": moves.into.count, "bytes": moves.into.bytes},
             "out": {"count": moves.out.count, "bytes": moves.out.bytes},
@@ -48,7 +48,8 @@ class Timeline(Tabled):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the sums: seconds, busy and exposed queues, moves of a fast memory."""
-        return {"seconds": self.seconds, "busy": self.busy, "exposed": self.exposed, "moves": self.moves}
+        found = {"seconds": self.seconds, "busy": self.busy, "exposed": self.exposed, "moves": self.moves}
+        return found if self.memory is None else found | {"memory": self.memory}
 
     def rows(self) -> list[Row]:
         """Return rows of a report."""
@@ -71,7 +72,9 @@ class Timeline(Tabled):
             for name, spans in self.lanes()
         ]
         columns = (f"0 to {seconds(self.seconds)}", "busy", "spans")
-        return Table(rows, columns, f"backend {self._name}: simulated time", numbers=False)
+        if self.memory is not None:
+            rows.append(Row("memory of each chip", (size(self.memory), "", "")))
+        return Table(rows, columns, f"{self._name}: simulated time", numbers=False)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write a Chrome trace, which Perfetto (ui.perfetto.dev) shows: a row for each queue and stream."""
@@ -91,11 +94,9 @@ class Timeline(Tabled):
             ]  # fmt: skip
         write_trace(path, told)
 
-    def drawing(self) -> Any:
+    def drawing(self) -> Chart:
         """Return the picture, an `xgrad.viz.Drawing`."""
-        from ..viz.chart import Chart  # pictures are not imported with the package
-
-        return Chart(f"backend {self._name}: {seconds(self.seconds)}, simulated", self.lanes(), self.seconds, str(self))
+        return Chart(f"{self._name}: {seconds(self.seconds)}, simulated", self.lanes(), self.seconds, str(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file: `.json` for Perfetto, or a picture.  Raises `ValueError` for another ending."""

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from ..execution.programs.cost import cost_of
+from .collectives import Collective, collectives
 from .events import Launch
 from .tiles import tiled
 
@@ -30,11 +31,6 @@ _MOVE = frozenset(
     )
 )  # fmt: skip
 _BODIES = ("stablehlo.case", "stablehlo.if", "stablehlo.while")
-_COLLECTIVE = re.compile(
-    r"= (\(.*?\)|\S+) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\((.*)"
-)
-_ARRAY = re.compile(r"\b(pred|bf16|[sufc]\d+|f8\w+)\[([\d,]*)\]")
-_GROUPS = re.compile(r"replica_groups=(?:\{\{([\d,]*)\}|\[(\d+),(\d+)\])")
 
 
 class Shaped(NamedTuple):
@@ -62,32 +58,6 @@ class Operation(NamedTuple):
         return sum(tiled(*shaped, None) for shaped in (*self.operands, *self.results))
 
 
-class Collective(NamedTuple):
-    """An exchange between the devices of a program: its kind, the bytes of its result, and how many take part."""
-
-    kind: str
-    bytes: int
-    devices: int
-
-    @property
-    def sent(self) -> float:
-        """The bytes that each device sends, around a ring."""
-        n = max(self.devices, 1)
-        match self.kind:
-            case "all-reduce":
-                return 2 * (n - 1) / n * self.bytes
-            case "reduce-scatter":
-                return (n - 1) * self.bytes  # the result is a part
-            case "collective-permute":
-                return self.bytes
-        return (n - 1) / n * self.bytes
-
-    @property
-    def steps(self) -> int:
-        """How often it passes a link, one after the other."""
-        return {"all-reduce": 2 * (self.devices - 1), "collective-permute": 1}.get(self.kind, self.devices - 1)
-
-
 class Work:
     """The arithmetic and the bytes of one program."""
 
@@ -96,7 +66,7 @@ class Work:
             self._lowered = launch.lower()
             compiled = self._lowered.compile()
         found = cost_of(compiled)
-        self.name, self.parts, self.fused = launch.name, launch.parts, launch.fused
+        self.name, self.parts, self.fused, self.spread = launch.name, launch.parts, launch.fused, launch.spread
         self.flops: float = found.flops or 0.0
         self.moved: float = found.bytes_accessed or 0.0
         given = launch.structs[1:] if launch.parts else launch.structs  # a queue's program has a unit, a number
@@ -104,7 +74,7 @@ class Work:
         self.results: list[Shaped] = _shapes(jax.tree.leaves(self._lowered.out_info))
         # For want of donation: each is read and written once more.
         self.copies: list[Shaped] = _shapes(jax.tree.leaves([launch.structs[i] for i in launch.spared]))
-        self.collectives: list[Collective] = collectives(compiled.as_text()) if launch.spread else []
+        self.collectives: list[Collective] = collectives(compiled.as_text(), _devices(launch)) if launch.spread else []
 
     def bytes_by(self, tiles: Any) -> dict[str, float]:
         """Return the bytes that are read and written, by dtype, in whole tiles.
@@ -155,9 +125,11 @@ class Work:
                 found = into.products if each.name in _PRODUCTS else into.others
                 found[each.operands[0].dtype] += each.flops
         # XLA counts products as we do; of the rest it fuses and drops some.
-        rest = max(self.flops - kept.products.total() - dropped.products.total(), 0.0)
-        whole = kept.others.total() + dropped.others.total()
-        flops = kept.products
+        products = kept.products.total() + dropped.products.total()
+        rest, whole = max(self.flops - products, 0.0), kept.others.total() + dropped.others.total()
+        # Over several devices XLA counts for one, and StableHLO has the whole.
+        share = min(1.0, self.flops / products) if self.spread and products else 1.0
+        flops = Counter({name: count * share for name, count in kept.products.items()})
         for name, count in kept.others.items():
             flops[name] += rest * count / whole
         if not whole and not told:
@@ -173,6 +145,11 @@ class _Counted:
         self.others: Any = Counter()
 
 
+def _devices(launch: Launch) -> int:
+    found = [s.sharding for s in jax.tree.leaves(launch.structs) if getattr(s, "sharding", None) is not None]
+    return max([len(sharding.device_set) for sharding in found], default=1)
+
+
 def _shapes(structs: Any) -> list[Shaped]:
     return [
         Shaped(tuple(s.shape), np.dtype(s.dtype).name) for s in structs
@@ -183,18 +160,18 @@ def _shapes(structs: Any) -> list[Shaped]:
 # -- StableHLO ---------------------------------------------------------------------------------------------------------
 
 _NAMES = {
-    "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "pred": "bool",
-    "complex<f32>": "complex64", "complex<f64>": "complex128", "c64": "complex64", "c128": "complex128",
+    "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool",
+    "complex<f32>": "complex64", "complex<f64>": "complex128",
 }  # fmt: skip
 
 
 def _named(short: str) -> str:
-    """Return the name of a dtype that MLIR or HLO calls so: "ui8" and "u8" are uint8, "f8E4M3FN" is float8_e4m3fn."""
+    """Return the name of a dtype that MLIR calls so: "ui8" is uint8, "f8E4M3FN" is float8_e4m3fn."""
     if short in _NAMES:
         return _NAMES[short]
     if short.startswith("f8"):
         return f"float8_{short[2:].lower()}"
-    return f"{'uint' if short.startswith('u') else 'int'}{short.lstrip('uis')}"
+    return f"{'uint' if short.startswith('u') else 'int'}{short.lstrip('ui')}"
 
 
 def _tensors(values: Any) -> tuple[Shaped, ...]:
@@ -249,22 +226,3 @@ def _flops_of(op: Any, operands: tuple[Shaped, ...], results: tuple[Shaped, ...]
 
 def _is_float(name: str) -> bool:
     return name.startswith(("float", "bfloat", "complex"))
-
-
-def collectives(text: str) -> list[Collective]:
-    """Return the collectives in the text of a compiled program.
-
-    >>> collectives("  %r = f32[64]{0} all-reduce(%x), replica_groups={{0,1,2,3}}, to_apply=%add")
-    [Collective(kind='all-reduce', bytes=256, devices=4)]
-    """
-    found = []
-    for shapes, kind, rest in _COLLECTIVE.findall(text):
-        arrays = [
-            tiled(tuple([int(n) for n in dims.split(",") if n]), _named(short), None)
-            for short, dims in _ARRAY.findall(shapes)
-        ]
-        size = max(arrays, default=0) if shapes.startswith("(") and len(arrays) == 2 else sum(arrays)
-        group = _GROUPS.search(rest)
-        devices = 2 if group is None else len(group[1].split(",")) if group[1] is not None else int(group[3])
-        found.append(Collective(kind, size, devices))
-    return found
