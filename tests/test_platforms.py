@@ -1,6 +1,9 @@
 """The platform for which a program is traced: who asks for it, and that no trace serves another platform."""
 
+import os
 import pathlib
+import subprocess
+import sys
 import threading
 
 import jax
@@ -48,3 +51,16 @@ def test_no_trace_of_one_platform_serves_another(first):
     assert text("cpu") == texts["cpu"]
     xgrad.exp(xgrad.ones(shape.shape) / 3)  # a program of the CPU
     assert text("tpu") == texts["tpu"]
+
+
+def test_the_last_of_several_flags_counts_as_it_does_for_xla():
+    code = "import os, xgrad; seen = []; import jax; xgrad.ones(1); print(len(jax.devices()))"
+    read = (
+        "import re, os, xgrad.base.platforms as p; p.jax.devices = lambda: print(os.environ['PJRT_NPROC']); p.start()"
+    )
+    flag = "--xla_force_host_platform_device_count="
+    environment = {**os.environ, "XLA_FLAGS": f"{flag}1 {flag}2", "JAX_PLATFORMS": "cpu"}
+    environment.pop("PJRT_NPROC", None)
+    for program, wanted in ((code, "2"), (read, "64")):
+        found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert found.stdout.strip() == wanted, found.stderr

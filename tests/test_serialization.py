@@ -739,3 +739,14 @@ def test_a_pipe_and_other_names_of_a_file_get_the_value(tmp_path):
     assert xgrad.load(io.BytesIO(os.read(end, 10_000))) == [2]
     os.close(end)
     assert pipe.is_fifo()
+
+
+def test_a_lack_of_memory_is_not_called_damage(tmp_path, monkeypatch):
+    torch.save({"w": torch.ones(3)}, tmp_path / "w.pt")
+
+    def full(*args):
+        raise MemoryError("all of it is used")
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", full)
+    with pytest.raises(MemoryError, match="all of it is used"):
+        xgrad.load(tmp_path / "w.pt")

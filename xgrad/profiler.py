@@ -1,5 +1,6 @@
 """torch.profiler's names for `xgrad.autograd.profiler` (PyTorch: torch/profiler/profiler.py)."""
 
+import time
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
@@ -40,7 +41,14 @@ def schedule(
     >>> of_step = xgrad.profiler.schedule(wait=1, warmup=0, active=2)
     >>> [of_step(i).name for i in range(4)]
     ['NONE', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
+
+    Raises `ValueError` for negative numbers, and for `active=0`.
     """
+    if min(wait, warmup, active - 1, repeat, skip_first) < 0:
+        raise ValueError(
+            f"Invalid profiler schedule arguments: {wait=}, {warmup=}, {active=}, {repeat=}, {skip_first=}: active "
+            "must be at least 1, and the others not negative"
+        )
     length = wait + warmup + active
 
     def of_step(step: int) -> ProfilerAction:
@@ -58,11 +66,12 @@ def schedule(
 
 
 def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Any:
-    """Return a function for `on_trace_ready` that writes a profile's events to a file of `dir_name`."""
+    """Return a function for `on_trace_ready` that writes a profile's events to a new file in `dir_name`."""
 
     def write(finished: "profile") -> None:
         Path(dir_name).mkdir(parents=True, exist_ok=True)
-        finished.export_chrome_trace(Path(dir_name) / f"{worker_name or 'xgrad'}.{finished.step_num}.pt.trace.json")
+        name = f"{worker_name or 'xgrad'}.{time.time_ns()}.pt.trace.json{'.gz' * use_gzip}"
+        finished.export_chrome_trace(Path(dir_name) / name)
 
     return write
 

@@ -432,3 +432,22 @@ def test_tables_take_torchs_arguments():
     assert len(prof.key_averages(group_by_stack_n=4)) == len(prof.key_averages())
     with pytest.raises(NotImplementedError, match="no stacks are recorded"):
         prof.export_stacks("stacks")
+
+
+def test_each_profile_has_a_file_of_its_own(tmp_path):
+    for zipped in (False, False, True):
+        ready = xgrad.profiler.tensorboard_trace_handler(str(tmp_path), "w", use_gzip=zipped)
+        with xgrad.profiler.profile(on_trace_ready=ready):
+            xgrad.ones(2).exp()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 3
+    (packed,) = [file for file in files if file.suffix == ".gz"]
+    assert json.loads(gzip.decompress(packed.read_bytes()))["traceEvents"]
+
+
+@pytest.mark.parametrize("wrong", [{"active": 0}, {"wait": -1}, {"warmup": -1}, {"repeat": -1}, {"skip_first": -1}])
+def test_a_schedule_has_steps(wrong):
+    with pytest.raises(ValueError, match="Invalid profiler schedule arguments"):
+        xgrad.profiler.schedule(**{"wait": 0, "warmup": 1, "active": 1} | wrong)
+    with pytest.raises(AssertionError, match="Invalid profiler schedule arguments"):
+        torch.profiler.schedule(**{"wait": 0, "warmup": 1, "active": 1} | wrong)

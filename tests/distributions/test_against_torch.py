@@ -474,3 +474,25 @@ def test_no_probability_beyond_the_support(name, parameters, outside):
     assert found.log_prob(xgrad.tensor(float("nan"))).isnan()
     for slope in xgrad.autograd.grad(logs.sum(), [x, *values]):
         assert (slope == 0).all()
+
+
+@pytest.mark.parametrize("logits", [0.0, 20.5, 30.0, -25.0])
+def test_a_binomial_of_large_log_odds_keeps_its_small_terms(logits):
+    for value in (10.0, 9.0):
+        found = []
+        for T in LIBRARIES:
+            x = T.tensor(logits, dtype=T.float64, requires_grad=True)
+            n = T.tensor(value, dtype=T.float64)
+            log_prob = T.distributions.Binomial(10, logits=x).log_prob(n)
+            log_prob.backward()
+            found.append((log_prob.item(), x.grad.item()))
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-13)
+
+
+@pytest.mark.parametrize("x", [20.5, 30.0, -30.0])
+def test_the_slopes_of_transforms_are_exact_beyond_20(x):
+    """PyTorch's softplus is the identity there; log(sigmoid'(x)) is -x - 2·log(1 + exp(-x))."""
+    t = xgrad.tensor(x, dtype=xgrad.float64)
+    found = xgrad.distributions.SigmoidTransform().log_abs_det_jacobian(t, t.sigmoid())
+    np.testing.assert_allclose(float(found), -abs(x) - 2 * np.log1p(np.exp(-abs(x))), rtol=1e-15)
+    assert float(xgrad.distributions.SoftplusTransform()(t)) == pytest.approx(np.logaddexp(0, x), rel=1e-15)

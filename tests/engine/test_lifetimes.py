@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -284,3 +285,25 @@ def test_gradient_that_two_leaves_share_is_not_overwritten():
         b.grad.mul_(2)
     np.testing.assert_array_equal(held, 1)
     np.testing.assert_array_equal(np.asarray(shard), 1)
+
+
+def test_the_copy_of_a_root_gradient_lives_until_its_node_has_run():
+    """A gradient that is an array of JAX's, which others may hold, enters as a copy."""
+    seen = []
+    x = x_of(3)
+    middle = x * 2
+    y = middle.tanh()
+    y.grad_fn.register_prehook(lambda grads: seen.append(weakref.ref(grads[0]._read())))
+    middle.grad_fn.register_prehook(lambda _: seen.append(seen[0]() is None))
+    gradient = xgrad.asarray(jnp.ones(3))
+    y.backward(gradient)
+    assert seen[1:] == [True]
+    assert gradient.tolist() == [1, 1, 1]
+
+
+def test_backward_leaves_the_callers_list_of_gradients():
+    x = x_of(3)
+    gradients = [xgrad.ones(3), xgrad.ones(3)]
+    xgrad.autograd.backward([x * 2, x * 3], gradients)
+    assert [g.tolist() for g in gradients] == [[1, 1, 1]] * 2
+    assert x.grad.tolist() == [5, 5, 5]

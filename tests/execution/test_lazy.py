@@ -538,3 +538,17 @@ def test_numbers_that_come_again_are_the_same_values():
     assert repr(seen) == repr(expected)
     assert len(compiled) <= 4  # one for each type of a number, and one that makes `x`
     assert len(scalars._arrays) <= scalars.MOST
+
+
+@pytest.mark.parametrize("call", [divmod, lambda a, b: 5 << a, lambda a, b: 5 >> a, lambda a, b: divmod(7, a)])
+def test_an_array_that_waits_has_the_operators_of_one_that_is_there(call):
+    with xgrad.lazy():
+        a, b = (xgrad.arange(1, 4) * n for n in (1, 2))
+        found = call(b._held(), a._held())
+    np.testing.assert_array_equal(found, call(jnp.arange(1, 4) * 2, jnp.arange(1, 4)))
+
+
+def test_a_number_that_waits_is_rounded():
+    with xgrad.lazy():
+        waiting = (xgrad.tensor(1.26) * 1)._held()
+        assert round(waiting, 1) == round(jnp.asarray(waiting.value if waiting.value is not None else 1.26), 1)

@@ -271,3 +271,21 @@ def test_placements():
         assert to_torch(spread).equal(there.to(dtype))  # gathered
         with pytest.raises(ValueError, match="can't share memory with torch"):
             to_torch(spread, copy=False)
+
+
+def test_the_same_memory_read_with_another_sign_is_another_tensor():
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    part, negative = from_torch([z.imag, z.conj().imag])
+    assert (part.tolist(), negative.tolist()) == ([2, -4], [-2, 4])
+    whole, conjugate = from_torch([z, z.conj()])
+    assert (whole.tolist(), conjugate.tolist()) == ([1 + 2j, 3 - 4j], [1 - 2j, 3 + 4j])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_leaf_and_its_detached_tensor_share_a_storage(order):
+    p = torch.nn.Parameter(torch.ones(3))
+    first, second = from_torch([p, p.detach()][::order])
+    assert first.storage_id == second.storage_id
+    first.detach().zero_()
+    assert second.tolist() == [0, 0, 0]
+    assert p.tolist() == [1, 1, 1]

@@ -380,3 +380,25 @@ def test_python_types_are_dtypes_as_wide_as_pythons():
         return [str(m.dtype).split(".")[-1] for m in made]
 
     assert program(xgrad) == program(torch)
+
+
+TWICE = {
+    "a dtype": (lambda T, x: x.to(T.float32, dtype=T.int32)),
+    "another tensor's dtype": (lambda T, x: x.to(x, dtype=T.int32)),
+    "another tensor's device": (lambda T, x: x.to(x, device="cpu")),
+    "a device": (lambda T, x: x.to("cpu", device="cpu")),
+    "a dtype after a device": (lambda T, x: x.to("cpu", T.float32, dtype=T.int32)),
+    "no device, and a dtype": (lambda T, x: x.to(None, dtype=T.int32)),
+    "a device, and a dtype": (lambda T, x: x.to("cpu", dtype=T.int32)),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_what_is_given_twice_is_an_error(name):
+    found = []
+    for T in (torch, xgrad):
+        try:
+            found.append(str(TWICE[name](T, T.ones(1)).dtype).partition(".")[2])
+        except TypeError:
+            found.append("TypeError")
+    assert found[1] == found[0]

@@ -281,3 +281,9 @@ def test_a_write_into_a_leaf_that_requires_grad_is_refused_and_changes_nothing()
     with xgrad.no_grad():
         x[0] = 1.0
     assert x[0].item() == 1 == torch.tensor(1.0).item()
+
+
+def test_more_ellipses_stand_for_no_dimensions():
+    for index in ((..., ...), (..., 0, ...), (..., 0, ..., slice(None)), (None, ..., ...)):
+        found = [np.asarray(T.arange(24).reshape(X)[index]).tolist() for T in (torch, xgrad)]
+        assert found[1] == found[0], index

@@ -370,3 +370,50 @@ def test_vander_of_other_dtypes_and_shapes():
     for x, options, text in (((2, 2), {}, "x must be a one-dimensional tensor"), ((2,), {"N": -1}, "non-negative")):
         with pytest.raises(RuntimeError, match=text):
             xgrad.vander(xgrad.ones(x), **options)
+
+
+MIXED = {
+    "inner, 0-dim": lambda T: T.inner(T.tensor(2.0), T.tensor([1, 2])),
+    "inner, two 0-dim ones": lambda T: T.inner(T.tensor(2), T.tensor(1.5)),
+    "inner, dtypes": lambda T: T.inner(T.tensor([2, 1]), T.tensor([1.0, 2])),
+    "inner, bools": lambda T: T.inner(T.tensor([True]), T.tensor([True])),
+    "vecdot, integers": lambda T: T.linalg.vecdot(T.tensor([1, 2]), T.tensor([1, 2])),
+    "vecdot, dtypes": lambda T: T.linalg.vecdot(T.ones(2), T.ones(2, dtype=T.complex64)),
+    "cross, dtypes": lambda T: T.cross(T.ones(3), T.ones(3, dtype=T.float64), dim=0),
+    "cross, bools": lambda T: T.linalg.cross(T.tensor([True] * 3), T.tensor([True] * 3)),
+    "complex alpha": lambda T: T.addmm(T.ones(1, 1), T.ones(1, 2), T.ones(2, 1), alpha=1j),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_products_take_the_dtypes_that_torch_takes(name):
+    found = []
+    for T in (torch, xgrad):
+        try:
+            result = MIXED[name](T)
+            found.append((str(result.dtype).partition(".")[2], result.tolist()))
+        except (RuntimeError, NotImplementedError) as error:
+            found.append(type(error))
+    assert found[1] == found[0]
+
+
+def test_the_product_with_a_0_dim_vector_has_gradients_of_its_factors_dtypes():
+    found = []
+    for T in (torch, xgrad):
+        x, y = T.tensor(2.0, requires_grad=True), T.tensor([1.0, 3.0], dtype=T.float64, requires_grad=True)
+        T.inner(x, y).sum().backward()
+        found.append((x.grad.item(), y.grad.tolist(), str(x.grad.dtype)[-7:], str(y.grad.dtype)[-7:]))
+    assert found[1] == found[0]
+
+
+def test_alpha_0_leaves_the_product_out():
+    """As in BLAS, which PyTorch calls for float32; its addr multiplies."""
+    for name, shapes in {
+        "addmm": ((2, 2), (2, 3), (3, 2)), "addmv": ((2,), (2, 3), (3,)), "addbmm": ((2, 2), (2, 2, 3), (2, 3, 2)),
+        "addr": ((2, 2), (2,), (2,)),
+    }.items():  # fmt: skip
+        found = []
+        for T in (torch, xgrad):
+            first, *factors = (T.full(shape, value) for shape, value in zip(shapes, (1.0, np.nan, 1.0)))
+            found.append(np.asarray(getattr(T, name)(first, *factors, alpha=0)).tolist())
+        np.testing.assert_array_equal(*found, name)

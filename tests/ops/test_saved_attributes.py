@@ -132,3 +132,20 @@ NAMED = {
 def test_node_names(name):
     theirs, ours = (NAMED[name](T, leaf(T, 3, 3)).grad_fn.name() for T in (torch, xgrad))
     assert ours == theirs
+
+
+def test_names_in_dir_can_be_read():
+    m = leaf(xgrad, 2, 2)
+    made = (m * 2, m / 2, m + 1, m**2, m.sum(), m.sum(0), m @ m, m[index(xgrad)], m.prod(),
+            xgrad.nn.functional.mse_loss(m, m.detach()))  # fmt: skip
+    for node in (each.grad_fn for each in made):
+        assert [name for name in dir(node) if "_saved" in name and not hasattr(node, name)] == []
+
+
+def test_a_sum_over_all_has_no_dim_and_empty_tensors_have_strides():
+    for T in (torch, xgrad):
+        assert not hasattr(leaf(T, 2, 2).sum().grad_fn, "_saved_dim")
+        assert not hasattr(leaf(T, 2, 2).mean().grad_fn, "_saved_keepdim")
+        assert T.ones(2, 0, requires_grad=True).mm(
+            T.ones(0, 3, requires_grad=True)
+        ).grad_fn._saved_self_sym_strides == (1, 1)

@@ -9,6 +9,7 @@ import pytest
 import xgrad
 from tests.lanes import budget
 from xgrad import viz
+from xgrad.viz.hlo import scene_of_hlo
 
 TEXT = """\
 0  start: [] → SumBackward0 | ready: SumBackward0
@@ -121,3 +122,16 @@ def test_the_page_has_the_steps_as_data_that_no_name_can_leave():
     marks = [re.search(r'data-xgrad-steps="(\w+)"', viz.backward(loss).html())[1] for _ in range(2)]
     assert marks[0] != marks[1]
     assert "the steps as text</summary><pre>0  start" in page  # without scripts
+
+
+def test_gradients_that_the_inputs_do_not_need_are_not_counted():
+    x, w = (xgrad.ones(2, requires_grad=True) for _ in range(2))
+    loss = (x * w).sum()
+    assert "MulBackward0: computes 2 gradients" in str(viz.backward(loss))
+    assert "MulBackward0: computes 1 gradient;" in str(viz.backward(loss, inputs=[x]))
+
+
+def test_a_program_that_returns_its_argument_has_an_arrow():
+    text = "HloModule m\n\nENTRY %main (x: f32[2]) -> f32[2] {\n  ROOT %x = f32[2]{0} parameter(0)\n}\n"
+    scene = scene_of_hlo(text)
+    assert [(edge.source, edge.target) for edge in scene.edges] == [(0, 1)]

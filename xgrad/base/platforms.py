@@ -1,7 +1,9 @@
-"""The platform for which a program is made: JAX's default one, or the one of a block, a chip that is not here.
+"""Platforms: start JAX's CPU, and say for which platform a program is traced.
 
-Invariant: all that chooses between forms of a program asks `traced_for()`, while it is traced.  A block's platform is
-part of the key of JAX's caches, so no program that was traced for one platform serves another.
+`traced_for()` returns JAX's default platform or, inside `with tracing_for(platform)`, that one, whose chip need not be
+in this machine.  Code that chooses between forms of a program asks it while it traces.  The block's platform is part of
+the key of JAX's caches, so no program that was traced for one platform serves another.  `start()` sets the CPU's
+threads before the first array.
 """
 
 import functools
@@ -35,8 +37,8 @@ def start() -> None:
     """
     if not settings.dispatch_chosen:
         async_dispatch(False)
-    asked = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    devices = int(asked[1]) if asked else max(getattr(jax.config, "jax_num_cpu_devices", 1), 1)
+    asked = re.findall(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    devices = int(asked[-1]) if asked else max(getattr(jax.config, "jax_num_cpu_devices", 1), 1)
     if devices > 1 and "PJRT_NPROC" not in os.environ:
         os.environ["PJRT_NPROC"] = str(32 * devices)
         try:

@@ -14,7 +14,7 @@ def recur(x: Any, w_in: Any, w_state: Any, bias: Any) -> Any:
     """Return the last state of a recurrent layer over `x` [batch, steps, features].
 
     All states lie in one buffer, batch first as the images do, and are written through views of a view of it.  Each
-    write makes `states` stale: the next `states[t]` regenerates its grad_fn along the tracking path in force.
+    write makes `states` stale: the next `states[t]` makes its grad_fn anew.
     """
     batch, steps, _ = x.shape
     buffer = xgrad.zeros(batch, steps + 1, w_state.shape[0], dtype=x.dtype, device=x.device)

@@ -110,7 +110,7 @@ class Entry:
             objects = [self._located(place, path, leaves)[1] for place, path in self._traced.objects]
             tensors = [*tensors, *objects[::-1]]
         if self._straight is not None:
-            return self._straight(tensors, arrays, leaves)
+            return self._straight(tensors, arrays)
         traced = self._traced
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
         if self._generators:

@@ -1,9 +1,9 @@
-"""Straight: one generated function that runs a program and builds a call's result.
+"""straight: writes the source of one Python function that runs a compiled program and builds the call's result.
 
-For a program without effects on tensors, generators and containers.  An interrupt then needs no repair, and the steps
-need no lists between them:
+It serves programs that change no tensor, generator or container; Ctrl-C in such a program leaves nothing to undo.
+compiled_program.py serves the others.  The function is, for example:
 
-    def run(tensors, arrays, leaves):
+    def run(tensors, arrays):
         a0, a1, = arrays
         o0, o1, = executable(a1, a0, c5)
         t0 = blank(Tensor); t0._array = o1
@@ -28,15 +28,15 @@ def straight(
     order: list[int],
     constants: list[Any],
     simple: list[tuple[Any, ...]],
-) -> Callable[[list[Any], list[Any], list[Any]], Any]:
-    """Return the function of (tensors, their arrays, leaves) that runs the program.
+) -> Callable[[list[Any], list[Any]], Any]:
+    """Return the function of (tensors, their arrays) that runs the program.
 
     `order`: the numbers of the arrays that are its operands; `constants` follow them; `simple`: (array, edge,
     requires_grad) of each tensor that is made.
     """
     source = Source()
     name, line = source.name, source.lines.append
-    line("def run(tensors, arrays, leaves):")
+    line("def run(tensors, arrays):")
     if order:
         line(f"    {' '.join(f'a{i},' for i in range(len(traced.match.expected)))} = arrays")
     if traced.metas:

@@ -1,5 +1,6 @@
 """explain: converts errors of a kernel to the types and messages that PyTorch's users know."""
 
+import re
 from typing import Any
 
 import jax
@@ -8,6 +9,9 @@ from ..base import dtypes
 from ..base.limits import out_of_memory
 from ..errors import DtypeDisabledError, NumberOverflowError, OutOfMemoryError
 from .operator import Operator
+
+# JAX's messages about shapes, which say them: "add got incompatible shapes for broadcasting: (2,), (3,)."
+_SHAPES = re.compile(r"(incompatible|same|of|operand|for|case)[. ]shapes?\b.*\([\d)]")
 
 
 def explain(error: Exception, op: Operator, arrays: list[Any]) -> Exception:
@@ -28,12 +32,12 @@ def explain(error: Exception, op: Operator, arrays: list[Any]) -> Exception:
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, jax.errors.ConcretizationTypeError):
         return error  # the kernel reads a value that is traced
-    if isinstance(error, TypeError) and ("incompatible shapes" in text or "shape" in text):
+    if isinstance(error, TypeError) and _SHAPES.search(text):
         shapes = ", ".join(str(list(a.shape)) for a in arrays if hasattr(a, "shape"))
         return RuntimeError(f"{op.name}(): the shapes {shapes} do not fit together: {text}")
     if isinstance(error, ValueError) and "None is not a valid value" in text:
         return TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got NoneType")
-    if isinstance(error, ValueError) and "devices" in text:
+    if isinstance(error, ValueError) and "incompatible devices" in text:
         return RuntimeError(
             f"Expected all tensors to be on the same device, but {op.name}() got tensors on several: {text}"
         )

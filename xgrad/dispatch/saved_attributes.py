@@ -42,7 +42,7 @@ def _strides(i: int) -> Callable:
 
     def strides(node: Any) -> tuple | None:
         shape = _shape(node, i)
-        return None if shape is None else tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+        return None if shape is None else tuple(prod(max(n, 1) for n in shape[d + 1 :]) for d in range(len(shape)))
 
     return strides
 
@@ -248,6 +248,20 @@ def _operator_names(node: Any) -> Iterator[str]:
     yield from (other for other, ours in ALIASES.get(operator.name, {}).items() if ours in found)
 
 
+def _hidden(kernel: Any, wanted: str) -> bool:
+    """Return True for arguments of another overload in PyTorch: sum() has no `dim`, unlike sum(0)."""
+    over_all = kernel.operator.name in ("sum", "mean", "prod") and kernel.statics.get("dim") is None
+    return over_all and wanted in ("dim", "keepdim")
+
+
+def _has_raw(node: Any, name: str) -> bool:
+    """Return True unless the value that is kept under a name is a number, which has no SavedVariable."""
+    kept = kept_names(node)
+    return (
+        name not in kept or node.saved is RELEASED or isinstance(node.saved[kept.index(name)], (Tensor, SavedVariable))
+    )
+
+
 # -- the two functions for nodes --------------------------------------------------------------------------------------
 
 
@@ -256,6 +270,8 @@ def look_up(node: Any, wanted: str, raw: bool) -> Any:
     kernel = node.plan.kernel
     wanted = ALIASES.get(kernel.operator.name, {}).get(wanted, wanted)
     if not raw:
+        if _hidden(kernel, wanted):
+            raise KeyError(wanted)
         rule = OPERATORS.get(kernel.operator.name, {}).get(wanted)
         if rule is not None:
             return rule(node)
@@ -269,4 +285,5 @@ def names(node: Any) -> list[str]:
     kernel = node.plan.kernel
     values = list(_operator_names(node))
     told = {*values, *OPERATORS.get(kernel.operator.name, {}), *kernel.statics}
-    return [f"_saved_{name}" for name in told] + [f"_raw_saved_{name}" for name in values]
+    shown = [f"_saved_{name}" for name in told if not _hidden(kernel, name)]
+    return shown + [f"_raw_saved_{name}" for name in values if _has_raw(node, name)]

@@ -1,4 +1,4 @@
-"""Distributions of one integer: Bernoulli, Binomial, Geometric, Poisson."""
+"""Distributions of one integer: Bernoulli, Binomial, Geometric, Poisson, NegativeBinomial."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -191,7 +191,7 @@ class Binomial(_OfProbability):
         self._checked(value)
         n, x = self.total_count, self.logits
         choices = T["lgamma"](n + 1) - T["lgamma"](value + 1) - T["lgamma"](n - value + 1)
-        return choices + value * x - n * FUNCTIONS["nn.functional"]["softplus"](x)
+        return choices + value * x - n * softplus(x)
 
     def entropy(self) -> Tensor:
         total = int(self.total_count.max().item())

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from . import constraints
 from .categorical import Categorical, _OverCategorical
@@ -11,7 +10,7 @@ from .discrete import _OfProbability
 from .distribution import Distribution
 from .transformed import TransformedDistribution
 from .transforms import ExpTransform, SigmoidTransform
-from .utils import T, broadcast_all, clamp_probs, like
+from .utils import T, broadcast_all, clamp_probs, like, softplus
 
 __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli", "RelaxedOneHotCategorical"]
 
@@ -41,7 +40,7 @@ class LogitRelaxedBernoulli(_OfProbability):
     def log_prob(self, value: Tensor) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))
         difference = logits - value * self.temperature
-        return self.temperature.log() + difference - 2 * FUNCTIONS["nn.functional"]["softplus"](difference)
+        return self.temperature.log() + difference - 2 * softplus(difference)
 
 
 class _Relaxed(TransformedDistribution):

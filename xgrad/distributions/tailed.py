@@ -1,4 +1,4 @@
-"""Distributions of positive numbers, most with heavy tails: Pareto's two, Weibull's, inverse gamma's and F's."""
+"""Pareto, GeneralizedPareto, Weibull, InverseGamma, FisherSnedecor (F): most have a heavy tail."""
 
 import math
 from collections.abc import Sequence

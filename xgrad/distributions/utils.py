@@ -132,8 +132,8 @@ def one_hot(indices: Tensor, count: int, dtype: Any) -> Tensor:
 
 
 def softplus(x: Tensor) -> Tensor:
-    """Return log(1 + exp(x))."""
-    return FUNCTIONS["nn.functional"]["softplus"](x)
+    """Return log(1 + exp(x)); F.softplus leaves x as it is beyond 20, which float64 shows."""
+    return -FUNCTIONS["nn.functional"]["logsigmoid"](-x)
 
 
 def clipped_sigmoid(x: Tensor) -> Tensor:

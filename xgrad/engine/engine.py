@@ -97,7 +97,6 @@ def execute(
         _on_fresh_thread(task, root, values)
     else:
         _drive(task, root, values)
-    del values
     return _gradients(task, arithmetic)
 
 
@@ -133,7 +132,7 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
     state.graph_task, state.grad_enabled = task, task.create_graph and not state.inference
     try:
         _distribute(task, root, values)
-        del values
+        values.clear()  # the caller's frame has the list, too
         try:
             if task.compiled is not None:
                 run_as_programs(task)

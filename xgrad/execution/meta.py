@@ -1,6 +1,7 @@
-"""The meta device: a declared place whose tensors have a shape, a dtype, and no values (PyTorch: device "meta").
+"""The meta device: its tensors have a shape and a dtype and no values (PyTorch: device "meta").
 
-Its arrays are Pendings of a queue that never runs (shapes_only.py), and its runtime notes each program there.
+`_Meta` has the methods that every declared backend has (base/declared.py), and each computes shapes alone.  A tensor
+here holds a Pending of a queue that never runs (shapes_only.py).
 """
 
 from typing import Any
@@ -12,7 +13,7 @@ from .shapes_only import array_of, no_values
 
 
 class _Meta:
-    """Runs nothing."""
+    """A backend that runs nothing; its results are the shapes that programs would give."""
 
     lazy = several = stale = False
     views = hlo = None

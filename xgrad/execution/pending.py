@@ -241,10 +241,11 @@ _READ_BY = {"__bool__": "bool()", "__int__": "int()", "__float__": "float()", "_
             "__format__": "print"}  # fmt: skip
 for _name, _reason in _READ_BY.items():
     setattr(Pending, _name, _operator(_name, _reason))
-_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and", "or", "xor", "lshift",
+           "rshift")  # fmt: skip
 for _name in (
-    *_BINARY, *(f"r{_name}" for _name in _BINARY), "lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne",
-    "neg", "pos", "abs", "invert",
+    *_BINARY, *(f"r{_name}" for _name in _BINARY), "lt", "le", "gt", "ge", "eq", "ne",
+    "neg", "pos", "abs", "invert", "round",
 ):  # fmt: skip
     setattr(Pending, f"__{_name}__", _operator(f"__{_name}__", "arithmetic on an array"))
 

@@ -7,8 +7,8 @@ and JAX's other pytrees, need not be the same classes as when they were saved.
     leaf                           in the checkpoint
     Tensor, jax.Array, ndarray     an array; None if it has no elements, because orbax saves none of these
     Generator                      {"key": ..., "seed": ...}
-    int, float, bool, str, None    itself
-    complex, NumPy scalar          an array without dimensions
+    int, float, bool, str, None    itself, and so are np.float64 (a float) and np.str_ (a str)
+    complex, other NumPy scalars   an array without dimensions
 """
 
 import copy

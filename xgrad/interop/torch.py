@@ -61,11 +61,13 @@ def from_torch(tree: Any, *, device: Any = None, copy: bool | None = None) -> An
     where = None if device is None else placement_of(device)
     known: dict[Any, Tensor] = {}
     changing = {id(leaf) for state in _states(tree) for _, leaf in leaves(state)}
+    found = [leaf for _, leaf in leaves(tree) if isinstance(leaf, torch.Tensor)]
+    owned = {_elements(leaf) for leaf in found if copy is None and (leaf.requires_grad or id(leaf) in changing)}
 
     def convert(name: str, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        own = copy is True or (copy is None and (leaf.requires_grad or id(leaf) in changing))
+        own = copy is True or _elements(leaf) in owned
         return _from_torch(leaf, name, where, own, copy is False, known)
 
     return mapped(convert, tree)
@@ -132,7 +134,7 @@ def _from_torch(source: Any, name: str, where: Any, own: bool, must_share: bool,
             f"{called(name)}can't convert a torch tensor that requires grad and has a grad_fn "
             f"({type(source.grad_fn).__name__}): its graph would end here. Use tensor.detach()."
         )
-    elements = (source.device, source.data_ptr(), dtype, source.shape, source.stride(), source.is_conj(), own)
+    elements = _elements(source)
     tensor = known.get(elements) if source.numel() else None
     if tensor is None:
         tensor = known[elements] = from_foreign(_array_of(source, dtype, name, where, own, must_share))
@@ -144,6 +146,14 @@ def _from_torch(source: Any, name: str, where: Any, own: bool, must_share: bool,
         tensor.requires_grad_()
     known[id(source)] = tensor
     return tensor
+
+
+def _elements(source: Any) -> Any:
+    """Return what two tensors over the same elements have in common; for other layouts, the tensor's id."""
+    if source.layout != torch.strided or source.is_nested:
+        return id(source)
+    signs = (source.is_conj(), source.is_neg())  # the same memory, read as other values
+    return source.device, source.data_ptr(), source.dtype, source.shape, source.stride(), signs
 
 
 def _dtype_of(source: Any, name: str) -> np.dtype:

@@ -6,6 +6,7 @@ are recorded, as PyTorch's dispatcher does.
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..amp.settings import kind_of
@@ -56,8 +57,8 @@ class Library:
                 )
             _defining[ns] = weakref.ref(self)
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
-        self._made: list[OpOverload] = []
-        weakref.finalize(self, _forget, self._made)
+        self._undo: list[Callable[[], None]] = []  # what ends with the library: its operators and its kernels
+        weakref.finalize(self, _end, self._undo)
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
@@ -83,7 +84,7 @@ class Library:
                 f"Tried to register an operator ({found}) with the same name and overload name multiple times."
             )
         operator = OpOverload(found, False, tags_of(tags))
-        self._made.append(operator)
+        self._undo.append(partial(remove, operator))
         put(operator)
         return name
 
@@ -95,34 +96,58 @@ class Library:
 
         "CPU", "CUDA", "XLA" (and "cpu", "cuda", "tpu"): tensors on these; "CompositeExplicitAutograd": all devices;
         "CompositeImplicitAutograd": all, always recorded; "Meta": the fake kernel.
-        A later kernel takes the place of an earlier one.  Raises `RuntimeError` for an operator that is not defined.
+        A later kernel takes the place of an earlier one, until its library ends.  Raises `RuntimeError` for an operator
+        that is not defined, or of another namespace.
         """
         if with_keyset:
             raise NotImplementedError("impl(): xgrad has no dispatch key sets: with_keyset must be False")
         if isinstance(op_name, OpOverload):
             op_name = op_name._qualname
-        operator = operator_of(f"{self.ns}::{op_name.rpartition('::')[2]}")
-        put_kernel(operator, dispatch_key or self.dispatch_key, fn)
+        space, _, name = op_name.rpartition("::")
+        if space not in ("", self.ns):
+            raise RuntimeError(
+                f"impl(): the namespace of {op_name} does not match the namespace of the library, {self.ns}: use a "
+                f'library of that namespace, e.g. Library("{space}", "IMPL")'
+            )
+        put_kernel(operator_of(f"{self.ns}::{name}"), dispatch_key or self.dispatch_key, fn, self)
 
     def _register_fake(self, op_name: str, fn: Callable[..., Any], **options: Any) -> None:
-        operator_of(f"{self.ns}::{op_name}").fake = fn
-        settings.changed()
+        self.impl(op_name, fn, "Meta")
 
     def _destroy(self) -> None:
-        _forget(self._made)
+        _end(self._undo)
         known = _defining.get(self.ns)
         if known is not None and known() is self:
             del _defining[self.ns]
 
 
-def _forget(made: list[OpOverload]) -> None:
-    for operator in made:
-        remove(operator)
-    made.clear()
+def _end(undo: list[Callable[[], None]]) -> None:
+    while undo:
+        undo.pop()()
 
 
-def put_kernel(operator: OpOverload, key: str, fn: Callable[..., Any]) -> None:
-    """Register a kernel under one of PyTorch's dispatch keys, or a device's type."""
+def _place(operator: OpOverload, table: dict[Any, Any], name: Any, fn: Any, lib: Library | None) -> None:
+    """Register `fn` as `table[name]`; when `lib` ends, what was registered there before it, or since, is in force."""
+    stack = operator.registrations.setdefault(name, [(table.get(name),)])
+    entry = (fn,)
+    stack.append(entry)
+    table[name] = fn
+    settings.changed()
+
+    def undo() -> None:
+        stack[:] = [other for other in stack if other is not entry]
+        if table.get(name) is fn:
+            table[name] = stack[-1][0]
+            if table is operator.kernels and table[name] is None:
+                del table[name]
+            settings.changed()
+
+    if lib is not None:
+        lib._undo.append(undo)
+
+
+def put_kernel(operator: OpOverload, key: str, fn: Callable[..., Any], lib: Library | None = None) -> None:
+    """Register a kernel under one of PyTorch's dispatch keys, or a device's type, for as long as `lib` lives."""
     if not callable(fn):
         raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
     if key in _AUTOGRAD:
@@ -130,14 +155,10 @@ def put_kernel(operator: OpOverload, key: str, fn: Callable[..., Any]) -> None:
             f"impl(): a kernel for {key} would call the dispatcher again, which does not exist here: use "
             "register_autograd, or CompositeImplicitAutograd for a kernel that is recorded as it runs"
         )
-    if key == "Meta":
-        operator.fake = fn
-    elif key == _COMPOSITE:
-        operator.composite = fn
+    if key in ("Meta", _COMPOSITE):
+        _place(operator, vars(operator), "fake" if key == "Meta" else "composite", fn, lib)
     else:
-        kind = None if key in _ALL else kind_of({"XLA": "xla"}.get(key, key.lower()), "impl")
-        operator.kernels[kind] = fn
-    settings.changed()
+        _place(operator, operator.kernels, None if key in _ALL else kind_of(key.lower(), "impl"), fn, lib)
 
 
 _kept: dict[str, Library] = {}  # the libraries of operators that `define` made
@@ -176,6 +197,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
     """Register a kernel for "namespace::name" on types of devices: "cpu", ("cpu", "cuda"), "default" for all.
 
+    lib: the library with which it goes; None: it stays.
     Without `func` a decorator.  Raises `RuntimeError` for an operator that is not defined.
 
     Source: PyTorch's `torch.library.impl`.
@@ -193,7 +215,10 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for key in keys:
-            put_kernel(operator, key, fn)
+            if lib is None:
+                put_kernel(operator, key, fn)
+            else:
+                lib.impl(operator, fn, key)
         return fn
 
     if func is None:
@@ -213,7 +238,7 @@ def register_kernel(
     kinds = (
         ["default"] if device_types is None else [device_types] if isinstance(device_types, str) else [*device_types]
     )
-    return impl(operator._qualname, kinds, func)
+    return impl(operator._qualname, kinds, func, lib=lib)
 
 
 def register_autograd(
@@ -236,8 +261,7 @@ def register_fake(
             raise RuntimeError(
                 f"register_fake(...): the operator {operator._qualname} already has a fake impl registered"
             )
-        operator.fake = fn
-        settings.changed()
+        put_kernel(operator, "Meta", fn, lib)
         return fn
 
     return register if func is None else register(func)
@@ -248,8 +272,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
     operator = operator_of(op)
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        operator.vmap_rule = fn
-        settings.changed()
+        _place(operator, vars(operator), "vmap_rule", fn, lib)
         return fn
 
     return register if func is None else register(func)
@@ -271,7 +294,7 @@ def get_kernel(op: Any, dispatch_key: str) -> Callable[..., Any]:
     """Return an operator's kernel for a type of devices.  Raises `RuntimeError` if it has none."""
     operator = operator_of(op)
     kind = kind_of(dispatch_key.lower(), "get_kernel")
-    found = operator.kernels.get(kind) or operator.kernels.get(None)
+    found = operator.composite or operator.kernels.get(kind) or operator.kernels.get(None)
     if found is None:
         raise RuntimeError(f"no kernel of {operator._qualname} is registered for {dispatch_key}")
     return found

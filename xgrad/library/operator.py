@@ -52,6 +52,9 @@ class OpOverload:
         self.__module__ = f"xgrad.ops.{schema.namespace}"
         self.opaque = opaque  # True: without a formula backward raises; False: the kernel's own operators are recorded
         self.kernels: dict[str | None, Callable[..., Any]] = {}  # by the device's type; None: all others
+        self.registrations: dict[
+            str | None, list[Any]
+        ] = {}  # by device's type or attribute: each with the earlier ones
         self.disabled: set[str | None] = set()
         self.first: Callable[..., Any] | None = None  # what runs in the place of a disabled kernel
         self.composite: Callable[..., Any] | None = None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import common_types as common_types
     from . import init as init
     from . import modules as modules
+    from . import parallel as parallel
     from . import utils as utils
     from .containers import ModuleDict as ModuleDict
     from .containers import ModuleList as ModuleList
@@ -175,6 +176,7 @@ if TYPE_CHECKING:
     from .modules.upsampling import Upsample as Upsample
     from .modules.upsampling import UpsamplingBilinear2d as UpsamplingBilinear2d
     from .modules.upsampling import UpsamplingNearest2d as UpsamplingNearest2d
+    from .parallel import DataParallel as DataParallel
     from .parameter import Buffer as Buffer
     from .parameter import Parameter as Parameter
     from .parameter import UninitializedBuffer as UninitializedBuffer
@@ -234,11 +236,12 @@ _CLASSES = {
         "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
     ),
     "modules.upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
+    "parallel": "DataParallel",
     "parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
     "parameter_containers": "ParameterDict ParameterList",
 }
 HOMES = {name: module for module, names in _CLASSES.items() for name in names.split()}
-_MODULES = ("attention", "common_types", "init", "modules", "utils")
+_MODULES = ("attention", "common_types", "init", "modules", "parallel", "utils")
 
 
 def _found(name: str) -> Any:

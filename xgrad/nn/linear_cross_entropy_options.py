@@ -42,7 +42,7 @@ class LinearCrossEntropyOptions:
         if size is not None and (not isinstance(size, int) or size < 1):
             raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
         known = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
-        if self.acc_dtype is not None and self.acc_dtype not in known:
+        if self.acc_dtype is not None and (isinstance(self.acc_dtype, str) or self.acc_dtype not in known):
             raise ValueError(
                 f"acc_dtype must be one of {{None, float16, bfloat16, float32, float64}}, got {self.acc_dtype!r}"
             )

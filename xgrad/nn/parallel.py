@@ -1,6 +1,7 @@
-"""nn.DataParallel: the module itself.  A batch is spread over devices by a sharding, and needs no copies of a module.
+"""DataParallel and data_parallel: each calls the module that it is given, and nothing else.
 
-(PyTorch: torch/nn/parallel/data_parallel.py, which does the same without a GPU.)
+Here a sharding of the batch (a `PartitionSpec`) is what uses several devices; one module serves all of them.  Without a
+GPU PyTorch calls the module alone, too (torch/nn/parallel/data_parallel.py).
 """
 
 from typing import Any
@@ -26,5 +27,6 @@ def data_parallel(
     module: Module, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:  # fmt: skip
-    """Return the module's result."""
-    return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
+    """Return the module's result; with `inputs=None` the module is called without inputs."""
+    given = () if inputs is None else inputs if isinstance(inputs, tuple) else (inputs,)
+    return module(*given, **(module_kwargs or {}))

@@ -63,6 +63,8 @@ def in_words(read: Callable[[], Read], file: str) -> Read:
         if file in str(error):
             raise
         raise type(error)(f"{file}: {error}") from None
+    except MemoryError:  # of a file that may be sound
+        raise
     except Exception as error:  # a damaged pickle fails in any way that its opcodes can
         raise FileError(
             f"{file} is damaged, or cut off: it begins as a file of torch.save, but reading it fails with "

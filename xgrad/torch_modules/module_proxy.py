@@ -1,7 +1,8 @@
-"""Face: a module named torch.X, whose names are xgrad's.
+"""Face: the module that stands in `sys.modules` as torch.X under `as_torch()`; its names are xgrad's.
 
-A name is looked up at its first use and kept.  What a program puts into the module stays in the face: xgrad's own
-modules do not see it, and nothing of it is left when torch is itself again.
+tables.py says which modules of xgrad a face looks into (HOMES), which names have another place (ANSWERS), and which
+raise at use (REFUSED).  A name is looked up at its first use and kept.  What a program puts into the module stays in
+the face: xgrad's own modules do not see it, and nothing of it is left when `as_torch()` ends.
 """
 
 import importlib

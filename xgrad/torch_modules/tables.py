@@ -202,7 +202,6 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("_tensor_str", "printoptions"): "tensor_methods.printing:printoptions",
     ("utils.flop_counter", "FlopCounterMode"): "torch_modules.torch_attributes:FlopCounterMode",
     ("profiler", "kineto_available"): "autograd.torch_c_names:kineto_available",
-    ("nn", "DataParallel"): "nn.parallel:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_sample_dirichlet"): "distributions.gamma:sample_dirichlet",
     ("", "_assert"): "torch_modules.torch_attributes:assert_",

@@ -1,4 +1,4 @@
-"""XLA's optimized programs as scenes, from the text that JAX gives of them: fusions, what is in them, bytes.
+"""XLA's optimized programs as drawings (scene.py), from the text that JAX gives of them: fusions, their parts, bytes.
 
     %add_tanh_fusion = f32[32,16]{1,0} fusion(%dot, %b), kind=kLoop, calls=%fused_computation.5, metadata={op_name=...}
 
@@ -55,7 +55,7 @@ def scene_of_hlo(text: str, cost: dict[str, float] | None = None, title: str = "
             scene.edges.append(Edge(place[operand], place[each.name], shapes(instructions[operand].type)))
     root = next(each for each in instructions.values() if each.is_root)
     result = scene.add(Box("", "result", "results", [(size(nbytes(root.type)), "plain")]))
-    for operand in _sources(root, instructions) if root.opcode in _FREE else [root.name]:
+    for operand in _sources(root, instructions) if root.opcode in _FREE - {"parameter"} else [root.name]:
         scene.edges.append(Edge(place[operand], result, shapes(instructions[operand].type)))
     used = {edge.source for edge in scene.edges}
     _drop(scene, [i for i, box in enumerate(scene.boxes) if box.kind == "leaf" and i not in used])

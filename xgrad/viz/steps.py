@@ -81,7 +81,7 @@ class _Simulation:
             name = self.names.of(variable) or "the leaf"
             events.append(f"adds to {name}.grad" if variable._grad is not None else f"{name}.grad is the gradient")
         else:
-            count = sum(child is not None for child, _ in node.next_edges)
+            count = sum(self._receives(child) for child, _ in node.next_edges)
             events.append(f"computes {count} gradient{'s' * (count != 1)}")
         events += [self._hook(text) for text in hooks if not text.startswith(_BEFORE)]
         if not self.keep_graph:
@@ -95,11 +95,14 @@ class _Simulation:
     def _hook(self, text: str) -> str:
         return "keeps the gradient in .grad" if text == "retains grad" else f"calls {text}"
 
+    def _receives(self, child: Node | None) -> bool:
+        return child is not None and (not self.task.exec_info or self.task.will_execute(child))
+
     def _send(self, node: Node) -> list[str]:
         """Put a node's gradients into the buffers of the next ones, as the engine's `_distribute` does."""
         task, events = self.task, []
         for child, number in node.next_edges:
-            if child is None or (task.exec_info and not task.will_execute(child)):
+            if not self._receives(child):
                 continue
             buffer = self.buffers.setdefault(child, set())
             aval = child.avals[number]

@@ -4,6 +4,7 @@ Invariant: events are in the order in which they began, and an event's children 
 microseconds.  (PyTorch: torch/autograd/profiler_util.py.)
 """
 
+import gzip
 import json
 import os
 from collections.abc import Sequence
@@ -236,7 +237,7 @@ class EventList(list[Any]):
         return "\n".join([*top, rule, lines[0], rule, *lines[1:], rule, f"Self CPU time total: {_shown(total)}", ""])
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a Chrome trace: one entry for each event, and an arrow from each operator to its node."""
+        """Write a Chrome trace, zipped if the name ends in .gz: each event, an arrow from each operator to its node."""
         process = os.getpid()
         told: list[dict[str, Any]] = []
         makers: dict[int, FunctionEvent] = {}
@@ -267,8 +268,9 @@ class EventList(list[Any]):
 
 
 def write_trace(path: str | os.PathLike[str], events: list[dict[str, Any]]) -> None:
-    """Write a Chrome trace, which Perfetto shows, of events in its form."""
-    with open(path, "w", encoding="utf-8") as file:
+    """Write a Chrome trace, which Perfetto shows, of events in its form; compressed if the name ends with .gz."""
+    opened = gzip.open if str(path).endswith(".gz") else open
+    with opened(path, "wt", encoding="utf-8") as file:
         json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": events}, file)
 
 
@@ -277,4 +279,4 @@ def _share(part: float, whole: float) -> str:
 
 
 def _cut(text: str, width: int | None) -> str:
-    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."
+    return text if width is None or len(text) <= width else f"{text[: max(width - 3, 0)]}..."

@@ -1,4 +1,4 @@
-"""Modules made without the work of initialization (PyTorch: torch/nn/utils/init.py)."""
+"""skip_init: makes a module whose parameters will be overwritten (PyTorch: torch/nn/utils/init.py)."""
 
 import inspect
 from typing import Any
@@ -8,9 +8,9 @@ from ..module import Module
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
-    """Make a module whose parameters will be overwritten: the state of the random numbers stays what it was.
+    """Make a module whose parameters will be overwritten; the state of the random numbers stays what it was.
 
-    In PyTorch the values are whatever stood in the memory; here they are initialized as ever.  Raises
+    In PyTorch the parameters are not initialized; here they are, as in any other module.  Raises
     `RuntimeError` for a class that is not a Module, and for one without the argument `device`.
 
     >>> from xgrad import nn

@@ -1,7 +1,8 @@
 """Conversions, `.to(...)` of dtype and device, and fills.
 
 Both conversions are recorded as ToCopyBackward0: the gradient returns to the source's dtype, and to its device.
-A transfer is `jax.device_put`, which no program can contain, so its node is not an operator's (PyTorch: _to_copy).
+A transfer is `jax.device_put`, outside of programs, so its node is not an operator's; within a trace it is a constraint
+on the sharding (PyTorch: _to_copy).
 """
 
 import warnings
@@ -128,6 +129,19 @@ def _is_place(spec: Any) -> bool:
     return (isinstance(spec, kinds) and not isinstance(spec, bool)) or hasattr(spec, "__xgrad_place__")
 
 
+def _check_once(args: tuple[Any, ...], dtype: Any, device: Any) -> None:
+    """Raise `TypeError` for a dtype or a device that is given by place and by name."""
+    placed = args[0] is None or _is_place(args[0])
+    has_dtype = not placed or any(not isinstance(a, bool) for a in args[1:2])
+    has_device = placed or isinstance(args[0], Tensor)
+    for name, by_place, by_name in (("dtype", has_dtype, dtype), ("device", has_device, device)):
+        if by_place and by_name is not None:
+            raise TypeError(
+                f"to() received an invalid combination of arguments: {args!r} and {name}={by_name!r} both give the "
+                f"{name}"
+            )
+
+
 @composite(function=False)
 def to(
     input: Tensor,
@@ -146,13 +160,15 @@ def to(
     PyTorch leaves them undefined.
 
     Without JAX's 64-bit mode a dtype of 32 bits takes the place of one of 64 (`xgrad.config.narrow`); integers that
-    don't fit are not looked for.  Raises `RuntimeError` for an absent device, `PlacementError` (one too) for a sharding
-    that does not fit the shape.
+    don't fit are not looked for.  Raises `TypeError` for a dtype or device that is given twice, `RuntimeError` for an
+    absent device, `PlacementError` (one too) for a sharding that does not fit the shape.
 
     >>> import xgrad
     >>> xgrad.tensor([1.5, 2.5]).to(xgrad.int32)
     tensor([1, 2], dtype=xgrad.int32)
     """
+    if args and (dtype is not None or device is not None):
+        _check_once(args, dtype, device)
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)

@@ -28,6 +28,11 @@ def require_same(first: Any, second: Any, name: str) -> None:
         )
 
 
+def require_numbers(x: Any, name: str) -> None:
+    if x.dtype == np.bool_:
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+
+
 def require_ndim(x: Any, ndim: int, name: str, argument: str) -> None:
     if x.ndim != ndim:
         what = {1: "a vector", 2: "a matrix", 3: "a 3D tensor"}[ndim]
@@ -47,8 +52,7 @@ def product(first: Any, second: Any, name: str) -> Any:
         raise shapes_error(name, first.shape, second.shape)
     if first.ndim > 2 and second.ndim > 2:
         broadcast_shapes(first.shape[:-2], second.shape[:-2])
-    if first.dtype == np.bool_:
-        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+    require_numbers(first, name)
     return jnp.matmul(first, second)
 
 
@@ -170,15 +174,16 @@ vdot.derivative(self=lambda grad, other: conj(grad) * other, other=lambda grad, 
 
 @operator(samples=(sample(real(2, 3), real(2, 3)), sample(real(3), real(2, 3)), sample(real(2, 3), real())) + COMPLEX)
 def inner(self, other):
-    """The dot products of the vectors along the last dimensions of both."""
-    require_same(self, other, "inner")
+    """The dot products of the vectors along the last dimensions of both; with a 0-dim one, their product."""
     if not (self.ndim and other.ndim):
-        return self * other
+        return jnp.multiply(*promote(self, other))
+    require_same(self, other, "inner")
     if self.shape[-1] != other.shape[-1]:
         raise ShapeMismatchError(
             "inner() the last dimension must match on both input tensors but got shapes "
             f"{list(self.shape)} and {list(other.shape)}"
         )
+    require_numbers(self, "inner")
     return jnp.inner(self, other)
 
 
@@ -211,7 +216,8 @@ kron.derivative(self=linear, other=linear)
 
 
 def _cross(self, other, dim, name):
-    self, other = promote(self, other)
+    require_same(self, other, name)
+    require_numbers(self, name)
     if self.ndim != other.ndim:
         raise RuntimeError(
             f"{name}: inputs must have the same number of dimensions, but got {self.ndim} and {other.ndim}"
@@ -248,8 +254,13 @@ def linalg_cross(self, other, *, dim=-1):
     samples=(sample(real(2, 3), real(3)), sample(real(2, 3), real(2, 3), dim=0), sample(real(3), real(2, 3))) + COMPLEX,
 )
 def linalg_vecdot(x, y, *, dim=-1):
-    """The sum of conj(x) * y along `dim`; batches broadcast."""
-    return jnp.sum(jnp.multiply(*promote(conj(x), y)), axis=wrap_dim(dim, max(x.ndim, y.ndim)))
+    """The sum of conj(x) * y along `dim`, of floating-point or complex numbers of one dtype; batches broadcast."""
+    require_same(x, y, "linalg.vecdot")
+    if x.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {dtypes.torch_name(x.dtype)}"
+        )
+    return jnp.sum(conj(x) * y, axis=wrap_dim(dim, max(x.ndim, y.ndim)))
 
 
 for _op in (cross, linalg_cross):
@@ -261,11 +272,15 @@ linalg_vecdot.derivative(x=lambda grad, y, dim: conj(jnp.expand_dims(grad, dim))
 
 
 def blend(self: Any, product: Any, beta: Any, alpha: Any, name: str) -> Any:
-    """beta * self + alpha * product; with beta = 0 NaNs in self do not count."""
+    """beta * self + alpha * product; with beta = 0 NaNs in self do not count, with alpha = 0 those of the product.
+
+    `addr` multiplies by 0, as PyTorch does.
+    """
     for number, what in ((beta, "beta"), (alpha, "alpha")):
         if dtypes.category(jnp.asarray(number).dtype) > max(1, dtypes.category(product.dtype)):
+            wrong = ("integral", "floating point") if dtypes.category(product.dtype) < 2 else ("non-complex", "complex")
             raise RuntimeError(
-                f"For integral input tensors, argument {what} must not be a floating point number ({name})"
+                f"For {wrong[0]} input tensors, argument {what} must not be a {wrong[1]} number ({name})"
             )
     require_same(self, product, name)
     scaled = jnp.where(beta == 0, 0, beta * self).astype(self.dtype)
@@ -274,7 +289,8 @@ def blend(self: Any, product: Any, beta: Any, alpha: Any, name: str) -> Any:
             f"{name}: the expanded size must match: input of shape {list(self.shape)} does not broadcast to the "
             f"product's shape {list(product.shape)}"
         )
-    return scaled + (alpha * product).astype(product.dtype)
+    added = alpha * product if name == "addr" else jnp.where(alpha == 0, 0, alpha * product)
+    return scaled + added.astype(product.dtype)
 
 
 def scale(grad: Any, number: Any) -> Any:

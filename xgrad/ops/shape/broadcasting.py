@@ -100,5 +100,7 @@ _at_least("atleast_1d", lambda x: x if x.ndim >= 1 else reshape(x, (1,)))
 _at_least("atleast_2d", lambda x: x if x.ndim >= 2 else unsqueeze(x, 0) if x.ndim else reshape(x, (1, 1)))
 _at_least(
     "atleast_3d",
-    lambda x: x if x.ndim >= 3 else unsqueeze(x, -1) if x.ndim == 2 else reshape(x, (1, -1, 1)),
+    lambda x: (
+        x if x.ndim >= 3 else unsqueeze(x if x.ndim == 2 else unsqueeze(x, 0), -1) if x.ndim else reshape(x, (1, 1, 1))
+    ),
 )

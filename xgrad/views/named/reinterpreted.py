@@ -1,4 +1,8 @@
-"""Views that reinterpret the same storage: as_strided, conj and neg, parts of complex numbers, other dtypes."""
+"""as_strided, conj and neg, parts of complex numbers, other dtypes: each extends a ViewChain by another reading.
+
+Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
+the longer chain.  `as_strided` begins at the storage anew.
+"""
 
 from math import prod
 from typing import Any

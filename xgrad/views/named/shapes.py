@@ -1,4 +1,8 @@
-"""Views with other sizes: view, reshape, flatten, unflatten, squeeze, unsqueeze, expand."""
+"""view, reshape, flatten, unflatten, squeeze, unsqueeze, expand: each extends a ViewChain by steps to other sizes.
+
+Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
+the longer chain; `reshape` and `flatten` return None if only a copy has these sizes.
+"""
 
 from math import prod
 from typing import Any

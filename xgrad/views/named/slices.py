@@ -1,4 +1,8 @@
-"""Views of part of the elements: select, narrow, slice, basic indexing, diagonal, unfold."""
+"""select, narrow, slice, basic indexing, diagonal, unfold: each extends a ViewChain.
+
+A ViewChain holds the steps from a storage to a view (../chain.py).  Each function checks its arguments as PyTorch does
+and returns the chain with more steps.
+"""
 
 from typing import Any
 
@@ -57,14 +61,15 @@ def slice_(
 
 
 def getitem(chain: ViewChain, index: Any) -> ViewChain:
-    """Basic indexing: `index` is a tuple of integers, None, Ellipsis and ("slice", start, stop, step)."""
+    """Basic indexing: `index` is a tuple of integers, None, Ellipsis and ("slice", start, stop, step).
+
+    The first Ellipsis stands for all dimensions that are not named; PyTorch takes more of them, which stand for none.
+    """
     is_row = len(index) == 1 and index[0].__class__ is int
     if is_row and (row := chain.row(index[0])) is not None:
         return row
     shape = chain.shape
     used = sum(1 for i in index if i is not None and i is not Ellipsis)
-    if sum(1 for i in index if i is Ellipsis) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
     if not shape and any(isinstance(i, tuple) for i in index):
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if not shape and used:
@@ -81,7 +86,8 @@ def getitem(chain: ViewChain, index: Any) -> ViewChain:
         if i is None:
             result.append(1)
         elif i is Ellipsis:
-            for _ in range(len(shape) - used):
+            left, used = len(shape) - used, len(shape)
+            for _ in range(left):
                 n = shape[len(starts)]
                 starts.append(0)
                 sizes.append(n)

@@ -1,4 +1,8 @@
-"""Views with the dimensions in another order: permute, transpose, t, T, mT, H, mH, adjoint, movedim."""
+"""permute, transpose, t, T, mT, H, mH, adjoint, movedim: each extends a ViewChain by another order of the dimensions.
+
+Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
+the longer chain.
+"""
 
 from typing import Any
 
