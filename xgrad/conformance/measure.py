@@ -65,15 +65,15 @@ def compare(name: str, ours: list[np.ndarray], theirs: list[np.ndarray], dtype: 
         return Check(name, WRONG, None, f"{len(ours)} results, where there should be {len(theirs)}")
     largest, why, wrong = None, "", False
     for a, b in zip(ours, theirs, strict=True):
-        error, reason, allowed = _difference(np.asarray(a), np.asarray(b), dtype)
+        error, reason, allowed = _difference(np.asarray(a), np.asarray(b), dtype, factor)
         if error is not None and (largest is None or error > largest):
             largest = error
-        if error is None or error > allowed * factor:
+        if error is None or error > allowed:
             wrong, why = True, why or reason
     return Check(name, WRONG if wrong else RIGHT, largest, why and f"{name}: {why}")
 
 
-def _difference(a: np.ndarray, b: np.ndarray, dtype: Any) -> tuple[float | None, str, float]:
+def _difference(a: np.ndarray, b: np.ndarray, dtype: Any, factor: float) -> tuple[float | None, str, float]:
     """Return (error, what differs, the most that is allowed)."""
     if a.shape != b.shape:
         return None, f"shape {list(a.shape)} instead of {list(b.shape)}", 0.0
@@ -85,7 +85,7 @@ def _difference(a: np.ndarray, b: np.ndarray, dtype: Any) -> tuple[float | None,
         return (float("inf"), _first(a, b, where), 0.0) if len(where) else (0.0, "", 0.0)
     unit = max(epsilon(dtype), epsilon(a.dtype))
     named = np.dtype(dtype).name if epsilon(dtype) >= epsilon(a.dtype) else a.dtype.name
-    allowed = max(TOLERANCE.get(named, TOLERANCE["float32"]), ACCEPTED.get() / unit)
+    allowed = max(TOLERANCE.get(named, TOLERANCE["float32"]) * factor, ACCEPTED.get() / unit)
     a, b = wide(a), wide(b)
     odd = ~(np.isfinite(a) & np.isfinite(b))
     same = (a == b) | (np.isnan(a) & np.isnan(b))
