@@ -47,6 +47,12 @@ def test_product_with_a_mask_keeps_nan(name, dtype):
     same(lazily, wanted)
 
 
+@pytest.mark.parametrize("p", [0.5, 1.0])
+def test_dropout_keeps_nan(p):
+    as_torch(lambda T: T.nn.functional.dropout(T.full((1, 4, 2), NAN), p).isnan())
+    as_torch(lambda T: T.nn.functional.dropout1d(T.full((1, 4, 2), INF), p).isfinite())
+
+
 @pytest.mark.parametrize("number", [1j, complex(0, NAN), complex(0, INF), complex(0, -0.0), 0j, 2 + 0j])
 def test_complex_numbers_are_true_by_both_parts(number):
     as_torch(lambda T: [T.tensor([number]).all(), T.tensor([[number, 0]]).any(1), T.tensor([number]).bool()])

@@ -34,7 +34,8 @@ def _kept(shape: tuple, key: Any, p: Any, channels: bool) -> Any:
 
 
 def _dropped(x: Any, key: Any, p: Any, channels: bool) -> Any:
-    return jnp.where(_kept(x.shape, key, p, channels), x * jnp.where(p < 1, 1 / (1 - p), 0), jnp.zeros((), x.dtype))
+    # A product, and no choice of 0: what is not finite becomes NaN, as in PyTorch, and is found.
+    return x * jnp.where(_kept(x.shape, key, p, channels) & (p < 1), 1 / (1 - p), 0)
 
 
 _SAMPLES = (sample(real(2, 3), key(), 0.4, channels=False), sample(real(2, 3, 2), key(), 0.4, channels=True))
