@@ -27,7 +27,7 @@ from ...dispatch.promotion import (
     require_floating,
     require_real_floating,
     scalar,
-)  # fmt: skip
+)
 from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
 from ..index.index_checks import on_host
 from ..pointwise.ends import logits_loss, quotient
@@ -295,11 +295,8 @@ def poisson_nll_loss(
     if log_input:
         refuse_bool("Subtraction", self * target)
         loss = jnp.exp(as_float(self)) - target * self
-    loss = (
-        jnp.exp(as_float(self)) - target * self
-        if log_input
-        else self - target * jnp.log(self + scalar(self, eps, "eps"))
-    )
+    else:
+        loss = self - target * jnp.log(self + scalar(self, eps, "eps"))
     if full:  # Stirling's approximation of log(target!)
         many = jnp.where(target > 1, target, 2)
         stirling = many * jnp.log(many) - many + 0.5 * jnp.log(2 * jnp.pi * many)
