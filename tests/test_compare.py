@@ -276,6 +276,26 @@ def test_compiles_find_no_cache(tmp_path):
     xgrad.compile_cache.disable_compile_cache()
 
 
+def test_the_cache_is_on_again_after_an_interrupt_and_after_blocks_that_cross():
+    from xgrad.execution.programs import cost
+    from xgrad.execution.programs.folder import cache_off
+
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    before = jax.config.values["jax_enable_compilation_cache"]
+    with pytest.raises(KeyboardInterrupt):
+        cost.compiled(interrupted, (np.float32(1),))
+    assert jax.config.values["jax_enable_compilation_cache"] == before
+    first, second = cache_off(), cache_off()  # as in two threads
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not jax.config.values["jax_enable_compilation_cache"]
+    second.__exit__(None, None, None)
+    assert jax.config.values["jax_enable_compilation_cache"] == before
+
+
 # ---------------------------------------------------------------- differences and costs
 
 

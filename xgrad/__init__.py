@@ -155,6 +155,8 @@ if _TYPE_CHECKING:
     from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from .backends import Backend as Backend
     from .backends import Cost as Cost
+    from .backends import Event as Event
+    from .backends import Stream as Stream
     from .backends import ViewRule as ViewRule
     from .base.functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .base.sizes import SymBool as SymBool
@@ -230,6 +232,8 @@ layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.l
 _LATER = {
     "Backend": "backends",
     "Cost": "backends",
+    "Event": "backends",
+    "Stream": "backends",
     "ViewRule": "backends",
     "target": "chips",
     "compare": "comparison.compare",

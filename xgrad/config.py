@@ -52,6 +52,7 @@ class ThreadState(threading.local):
     place: Any = None  # the sharding of new tensors, a declared.DeclaredPlace perhaps; None: JAX's default device
     # {"place": ..., "places": ...} before each `with device:` block that is entered, the innermost last
     places: tuple[dict[str, Any], ...] = ()
+    stream: Any = None  # the backends.streams.Stream of a declared backend on which programs run
     queues: dict[Any, Any] | None = None  # {declared place: its execution.queue.Queue} of lazy backends
     together: bool = False  # True if eager backends queue programs, and do not run them at once (execution/runner.py)
     grad_layout: bool = True  # True if a gradient is stored where its variable is
@@ -133,7 +134,7 @@ _PUT_BACK = (
     "grad_enabled", "inference", "grad_in_inference", "tracking", "saved_hooks", "saved_hooks_disabled",
     "overrides_disabled", "mutation_allowed", "forward_level", "outer_forward_levels", "suspended", "compiled", "mesh",
     "grad_layout", "multithreading", "operator_mode", "autocast", "autocast_nesting", "autocast_casts", "place",
-    "places",
+    "places", "stream",
 )  # fmt: skip
 
 state: ThreadState = ThreadState()

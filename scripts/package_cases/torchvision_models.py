@@ -15,9 +15,10 @@ some.  Where arithmetic falls on a whole number (`adjust_saturation` by 1.4) or 
 bit decides a pixel.  Random transforms draw other numbers than PyTorch's.
 
 The operators in C++ do not run.  `torchvision.ops.nms`, `roi_pool`, `ps_roi_align`, `ps_roi_pool` and `deform_conv2d`
-raise torchvision's `RuntimeError`, that its library could not be loaded, and with them detection models in evaluation;
-`roi_align` has a form in Python, which runs.  In place of `io.read_image`, `decode_image` and `encode_png` use
-`PIL.Image` with `pil_to_tensor` and `to_pil_image` of `transforms.v2.functional`.
+raise torchvision's `RuntimeError`, that its library could not be loaded, and with them detection models in evaluation.
+Use `roi_align`, which has a form in Python, in the place of other kinds of pooling; for `nms` a loop over the boxes by
+falling scores that drops those of a large `box_iou` with one that stays.  In place of `io.read_image`, `decode_image`
+and `encode_png` use `PIL.Image` with `pil_to_tensor` and `to_pil_image` of `transforms.v2.functional`.
 
 | what | weights | PyTorch's loss, gradients | xgrad |
 | --- | --- | --- | --- |"""

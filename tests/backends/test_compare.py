@@ -80,6 +80,11 @@ def test_counts_and_times(result):
     assert found["cpu"]["report"] is None
     assert found["chip"]["seconds"] > 0
     assert found["chip, without=sort, fallback=error"]["seconds"] is None
+    assert len(found["cpu"]["times"]) == 1
+    assert found["cpu"]["circumstances"]["jax"] == jax.__version__
+    for form in (str(result), result._repr_html_()):
+        assert f"jax {jax.__version__}" in form
+        assert "time here: measured too seldom to say which takes longer, chip or " in form
     json.dumps(found)
 
 
@@ -161,3 +166,9 @@ def test_an_error_says_on_which_backend_it_came(inputs):
     with pytest.raises(ArithmeticError) as caught:
         xgrad.compare(fails, inputs[0], backends=["cpu", chip], timing=False)
     assert "on the backend chip" in caught.value.__notes__
+
+
+def test_a_function_without_tensors_names_the_device_behind_the_backend_of_its_block():
+    with xgrad.device(chip):
+        found = xgrad.compare(lambda: xgrad.ones(2) * 3, programs=False, timing=False)
+    assert found.circumstances["device"] == xgrad.compare(lambda: xgrad.ones(2), timing=False).circumstances["device"]

@@ -216,7 +216,6 @@ def test_a_write_in_which_earlier_ones_fail_leaves_what_was_there_before_them(de
     assert x._version <= 8
     for value, most in zip(found, (3, 5, 0), strict=True):
         assert value in range(most + 1)
-    assert (x + 1).tolist() == [value + 1 for value in found]
 
 
 @pytest.mark.parametrize("execution", ["eager", "lazy"])

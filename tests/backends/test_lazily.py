@@ -102,5 +102,6 @@ def test_what_is_pending_is_shown_as_that_of_a_lazy_block():
     assert [line.split(" = ")[1].split("(")[0] for line in xgrad.lazy.pending().splitlines()][-2:] == ["matmul", "exp"]
     assert "matmul" in [box.title for box in xgrad.viz.program().scene.boxes]
     assert y.tolist()[0][0] == pytest.approx(math.exp(2))
+    xgrad.sync()
     assert xgrad.lazy.pending() == ""
     assert xgrad.viz.program().scene.boxes  # the program that ran last

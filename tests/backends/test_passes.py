@@ -171,6 +171,21 @@ def test_passes_are_declared_as_functions():
         xgrad.Backend("chip", verify_passes=1)
 
 
+@pytest.mark.parametrize("execution", MODES)
+def test_what_a_chip_lacks_is_looked_for_behind_the_passes(execution):
+    chip = xgrad.Backend(
+        "chip", execution=execution, without_hlo=["scatter"], fallback="error", passes=[passes.scatter_as_product]
+    )
+    table = xgrad.nn.Embedding(11, 5).to(chip)
+    words = xgrad.tensor([1, 2, 2]).to(chip)
+    table(words).sum().backward()
+    assert table.weight.grad[:4, 0].tolist() == [0, 1, 2, 0]
+    other = xgrad.nn.Embedding(11, 5).to(chip.replace(passes=[]))
+    loss = other(xgrad.tensor([1, 2, 2]).to(other.weight.device)).sum()
+    with pytest.raises(xgrad.errors.BackendError, match="scatter"):
+        loss.backward()
+
+
 # -- how a queue is cut -----------------------------------------------------------------------------------------------
 
 

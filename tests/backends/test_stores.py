@@ -47,7 +47,7 @@ def test_what_moves_numbers_runs_on_the_chip(execution):
 )
 def test_computing_with_it_is_refused_or_the_hosts(compute):
     w = INT8.to(CHIP)
-    with pytest.raises(BackendError, match="lacks the dtype int8, and which it stores only .*at test_stores"):
+    with pytest.raises(BackendError, match=r"lacks the dtype int8, and which it stores only .*at test_stores"):
         compute(w)
     assert w.tolist() == INT8.tolist()
     falling = CHIP.replace(fallback="host")

@@ -198,3 +198,18 @@ def test_a_dictionary_that_puts_items_in_its_own_way_is_restored(kind):
     with pytest.raises(NotImplementedError, match="changes"):
         xgrad.compile(step)(xgrad.ones(()))
     assert list(table.items()) == [("a", 2.0)]
+
+
+def test_a_name_of_torch_that_the_function_asks_for_first_is_no_new_value():
+    with xgrad.as_torch(replace=True):
+        import torch
+
+        vars(torch).pop("atanh", None)
+
+        @xgrad.compile
+        def step(x):
+            return torch.atanh(x)
+
+        for _ in range(3):
+            step(xgrad.zeros(2))
+    assert step.metrics().traces == 1, step.metrics().reasons

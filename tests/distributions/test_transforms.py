@@ -295,3 +295,14 @@ def test_old_form_of_samples():
     for T in LIBRARIES:
         with pytest.warns(FutureWarning, match="will be deprecated"):
             assert tuple(T.distributions.Normal(T.zeros(2), 1.0).sample_n(3).shape) == (3, 2)
+
+
+def test_transforms_are_compared_and_not_hashed():
+    for T in LIBRARIES:
+        D = T.distributions
+        for make in (D.ExpTransform, D.SoftmaxTransform, D.AbsTransform, lambda D=D: D.AffineTransform(1.0, 2.0)):
+            for transform in (make(), make().inv, D.ComposeTransform([make()])):
+                with pytest.raises(TypeError, match="unhashable"):
+                    hash(transform)
+            assert make() == make()
+            assert make().inv == make().inv

@@ -296,6 +296,18 @@ def test_grid_sample(mode, padding_mode, align):
     agree(lambda f, x, g: f.grid_sample(x, g, **options), random(1, 2, 3, 4), random(1, 3, 2, 2, seed=1), order=1)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding_mode", ["border", "reflection"])
+def test_grid_sample_takes_a_place_that_is_not_finite_for_the_first(mode, padding_mode):
+    grid = np.array([[[[np.nan, 0.3], [0.3, np.nan], [-np.inf, np.inf]]]])
+    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": False}
+    found = [
+        T.nn.functional.grid_sample(T.tensor(random(1, 2, 3, 4)), T.tensor(grid), **options) for T in (xgrad, torch)
+    ]
+    np.testing.assert_allclose(*(x.numpy() for x in found))
+    assert F.grid_sample(xgrad.ones(1, 0, 3, 4), xgrad.zeros(1, 2, 2, 2), **options).shape == (1, 0, 2, 2)
+
+
 def test_affine_grid():
     agree(lambda f, t: f.affine_grid(t, (1, 1, 2, 3), align_corners=False), random(1, 2, 3))
 

@@ -345,7 +345,7 @@ def test_state_that_is_traced_is_refused():
     assert jax.jit(forks_from)(jax.random.PRNGKey(0)).shape == (2,)
 
 
-@pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.float64, xgrad.bfloat16])
+@pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.float64])
 def test_numbers_are_those_that_jax_draws_for_the_shape(dtype):
     """They are drawn as a vector, which compiles faster."""
     for name, draw in (("rand", jax.random.uniform), ("randn", jax.random.normal)):
@@ -354,3 +354,60 @@ def test_numbers_are_those_that_jax_draws_for_the_shape(dtype):
         drawn = getattr(xgrad, name)(2, 3, 5, dtype=dtype, generator=generator)
         expected = draw(xgrad.random.next_key(key), (2, 3, 5), dtype.name)
         assert (drawn._read() == expected).all()
+
+
+HALVES = {
+    "randn": lambda dtype: xgrad.randn(N * 16, dtype=dtype),
+    "normal_": lambda dtype: xgrad.empty(N * 16, dtype=dtype).normal_(),
+    "normal": lambda dtype: xgrad.normal(xgrad.zeros(N * 16, dtype=dtype), 1.0),
+    "exponential_": lambda dtype: xgrad.empty(N * 16, dtype=dtype).exponential_().log(),
+    "log_normal_": lambda dtype: xgrad.empty(N * 16, dtype=dtype).log_normal_(0, 1).log(),
+    "cauchy_": lambda dtype: xgrad.empty(N * 16, dtype=dtype).cauchy_().atan() * 3,
+}
+
+
+@pytest.mark.parametrize("dtype", [xgrad.bfloat16, xgrad.float16])
+@pytest.mark.parametrize("name", HALVES)
+def test_halves_are_drawn_as_float32_and_rounded(name, dtype):
+    drawn = np.asarray(HALVES[name](dtype).to(xgrad.float32)._read())
+    assert np.isfinite(drawn).all()
+    assert len(np.unique(drawn)) > 500  # of 7 random bits there would be 128
+    assert np.abs(drawn).max() > 3.5
+
+
+@pytest.mark.parametrize(("dtype", "count"), [(xgrad.bfloat16, 256), (xgrad.float16, 2048)])
+def test_uniform_halves_stay_below_one(dtype, count):
+    for drawn in (xgrad.rand(N * 16, dtype=dtype), xgrad.empty(N * 16, dtype=dtype).uniform_()):
+        numbers = np.asarray(drawn.to(xgrad.float32)._read())
+        assert len(np.unique(numbers)) == count
+        assert numbers.min() == 0
+        assert numbers.max() == 1 - 1 / count
+
+
+def test_counts_beyond_int32():
+    with xgrad.base.limits.x64_for_now(False):
+        counts = xgrad.poisson(xgrad.full((64,), 1e12)), xgrad.zeros(64).geometric_(1e-12)
+        for found in counts:
+            assert 0.5e12 < float(found.mean()) < 2e12
+
+
+REFUSED = {
+    "negative rate": (lambda T: T.poisson(T.tensor([-1.0])), "rate"),
+    "rate of an integer": (lambda T: T.poisson(T.tensor([1])), "not implemented for"),
+    "probability of an integer": (lambda T: T.bernoulli(T.tensor([1])), "not implemented for"),
+    "permutation of bytes": (lambda T: T.randperm(300, dtype=T.uint8), "."),
+    "permutation of halves": (lambda T: T.randperm(3000, dtype=T.float16), "."),
+    "integers of a complex dtype": (lambda T: T.randint(0, 2, (3,), dtype=T.complex64), "handles"),
+    "an infinite range": (lambda T: T.zeros(3).uniform_(0, float("inf")), "."),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_draws(name):
+    same_error(*REFUSED[name])
+
+
+@pytest.mark.parametrize(("dtype", "high"), [(xgrad.bool, 3), (xgrad.float16, 70000)])
+def test_integers_fit_their_dtype(dtype, high):
+    with pytest.raises(OverflowError, match="out of bounds"):
+        xgrad.randint(0, high, (3,), dtype=dtype)

@@ -11,9 +11,12 @@ from . import passes as passes
 from .backend import Backend as Backend
 from .cost import Cost as Cost
 from .faults import Faults as Faults
+from .streams import Event as Event
+from .streams import Stream as Stream
 from .torch_names import LIBRARIES as _LIBRARIES
+from .work import Operation as Operation
 
-__all__ = ["Backend", "Cost", "Faults", "ViewRule", "passes"]
+__all__ = ["Backend", "Cost", "Event", "Faults", "Operation", "Stream", "ViewRule", "passes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ from ..views.rules import rules_named
 from . import names
 from .active import Active
 from .aliasing import POLICIES
+from .bits import random_named
 from .cost import Cost
 from .faults import Faults
 from .products import formats_named
@@ -75,6 +76,8 @@ class Backend:
     them short.  `verify_passes`: True if each program also runs without them, and other values are an error.
     `products`: the number format to which operands of products are rounded ("bfloat16", "float8_e4m3fn", "tf32"), and
     `accumulate`: the one in which they are summed ("float32", "float16"); in gradients too.  None: as they are.
+    `random`: where random bits come from: "threefry" and "rbg" are JAX's; or a function of (key, shape, bits) over JAX
+    arrays, that returns unsigned integers of so many bits.
     `fuse`: how what was noted is cut into programs: "all", one; "operator", one for each; n, at most n operators in
     one; a list of operators, as in `without`: these are programs of their own.
     `pending`: a lazy backend's operations that wait at most, before they run.
@@ -114,6 +117,7 @@ class Backend:
     verify_passes: bool = False
     products: str | None = None
     accumulate: str | None = None
+    random: str | Callable[..., Any] | None = None
     fuse: int | str | Sequence[str] | None = None
     pending: int = MOST
     _runtime: Any = field(default=None, init=False, repr=False, compare=False)
@@ -156,6 +160,7 @@ class Backend:
         if isinstance(self.pending, bool) or not isinstance(self.pending, int) or self.pending < 1:
             raise ValueError(f"Backend '{self.name}': pending is a number of operations, but got {self.pending!r}")
         formats_named(self.name, self.products, self.accumulate)
+        random_named(self.name, self.random)
         object.__setattr__(self, "fuse", self._fuse())
         object.__setattr__(self, "passes", (*self.passes,))
         given = {named(self.name, name): function for name, function in self.lowerings.items()}

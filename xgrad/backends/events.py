@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 FROM, TO = "from the host", "to the host"
 
 
@@ -19,16 +21,15 @@ class Launch(NamedTuple):
     fused: bool  # True for a program of several operators
     spread: bool = False  # True for a program of arrays on several devices
     donate: tuple[int, ...] = ()  # the operands whose memory a result has
-    role: str = ""  # "read" or "write", of a part of its first operand
-
-    @property
-    def copies(self) -> bool:
-        """True for a program that writes a part of an operand, and copies the rest."""
-        return self.role == "write" and not self.donate
+    reads: bool = False  # True for a program that reads a part of an operand
+    writing: Any = None  # the jitted function that donates, if `jitted` does not
+    spared: tuple[int, ...] = ()  # the operands that are copied for want of donation
+    parts: tuple[str, ...] = ()  # the names of the programs that it is made of
 
     def lower(self) -> Any:
-        """Return the `jax.stages.Lowered` of its operands' shapes."""
-        return self.jitted.lower(*self.structs)
+        """Return the `jax.stages.Lowered` of its operands' shapes; with donation of what is `spared`."""
+        jitted = self.jitted if self.writing is None else self.writing
+        return (jax.jit(jitted, donate_argnums=self.spared) if self.spared else jitted).lower(*self.structs)
 
 
 class Fallback(NamedTuple):
@@ -50,7 +51,7 @@ class Fault(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What went over the host's link, in which direction ("from the host" or "to the host"), why, and by which line."""
+    """A value that went over the host's link: the direction ("from the host" or "to the host"), why, and the line."""
 
     direction: str
     why: str
@@ -95,6 +96,8 @@ class Events:
 
     def __init__(self) -> None:
         self.operators: Counter[str] = Counter()
+        self.noted: int = 0  # of them, those that a queue noted
+        self.log: Any = None  # a clock.Log of a backend with a Cost
         self.launches: dict[Any, list[Any]] = {}  # by program and operands' shapes: [Launch, how often]
         self.programs: list[str] = []  # why each was compiled
         self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
@@ -108,6 +111,7 @@ class Events:
         self.sent, self.received = Sum(), Sum()
         self.transfers: dict[Transfer, Sum] = {}  # these, one by one
         self.lowered: set[str] = set()  # the operators whose lowerings were called
+        self.between: Sum = Sum()  # chips, when an array gets another sharding
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:

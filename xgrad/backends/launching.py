@@ -11,6 +11,7 @@ from ..execution.donation import run_writing
 from ..execution.programs.programs import Immediate
 from ..execution.scalars import one
 from ..execution.segments import cut_at
+from .bits import Bits
 from .faults import Injector, Launched, Taking, taken
 from .products import Products
 from .rewriting import Passes
@@ -25,9 +26,9 @@ class Launching:
         self.runtime = runtime
         self.injector: Injector | None = None if backend.faults is None else Injector(runtime, backend.faults)
         formats = backend.products, backend.accumulate
-        products = None if formats == (None, None) else Products(*formats)
-        own = backend.passes or products
-        self.passes: Passes | None = Passes(backend.name, backend.passes, products) if own else None
+        last: list[Any] = [] if backend.random is None else [Bits(backend.name, backend.random)]
+        last += [] if formats == (None, None) else [Products(*formats)]
+        self.passes: Passes | None = Passes(backend.name, backend.passes, last) if backend.passes or last else None
         self.verify: bool = backend.verify_passes and bool(backend.passes)
         self.fuse: Any = (
             lacking(backend.name, backend.fuse, "fuse") if isinstance(backend.fuse, tuple) else backend.fuse

@@ -23,11 +23,20 @@ class DeviceQueue(Queue):
         super().__init__()
         self.runtime = runtime
         self.most = runtime.backend.pending
+        self.stream: Any = None  # the Stream on which the entries will run
+        self.spared: tuple[int, ...] = ()  # the inputs of the last program that donation would have taken
+        self.made: Any = ()  # the clock's numbers of its results
         launching = runtime.launching
         if launching is not None and launching.shapes:
             self.rules, self.cut = launching, launching.shape
 
     def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
+        runtime = self.runtime
+        if runtime.clock is not None and self.stream is not state.stream:
+            self.evaluate("another stream")
+            self.stream = state.stream
+        if runtime.reports:
+            runtime.noted(program)
         out = super().note(program, operands, owners)
         for p in out if out.__class__ is tuple else (out,):
             if p.__class__ is Pending and p.queue is self:
@@ -46,8 +55,9 @@ class DeviceQueue(Queue):
             for events in runtime.reports:
                 for i in donated:
                     events.copies.add(self.inputs[i].nbytes)
-            donated = ()
-        size = sum(p.nbytes for p in alive) - sum(self.inputs[i].nbytes for i in donated)
+            self.spared, donated = donated, ()
+        size_of = runtime.memory.size_of
+        size = sum(map(size_of, alive)) - sum(size_of(self.inputs[i]) for i in donated)
         if runtime.memory.short_of(size):
             runtime.memory.require(size, f"the results of {len(self.entries)} operations", runtime.line())
         return donated
@@ -61,10 +71,13 @@ class DeviceQueue(Queue):
         return program.run(*operands) if launching is None else launching.run(program, operands)
 
     def _evaluate(self, reason: str, line: Any) -> None:
+        clock = self.runtime.clock
         if self.runtime.aliasing is not None:
             _forget(self.entries)
         if not self.runtime.reports:
             return super()._evaluate(reason, line)
+        self.spared, self.made = (), ()
+        given = () if clock is None else clock.numbers(self.inputs)  # no reference to them: they may be donated
         before = len(recorder.programs)
         ran, programs.latest = programs.latest, None
         super()._evaluate(reason, line)
@@ -72,7 +85,8 @@ class DeviceQueue(Queue):
         if fused is None:
             programs.latest = ran
         else:
-            self.runtime.launched(fused, list(recorder.programs)[before:])
+            reasons = list(recorder.programs)[before:]
+            self.runtime.launched(fused, reasons, given, self)
         return None
 
     def _finish(self) -> None:
@@ -81,6 +95,8 @@ class DeviceQueue(Queue):
         for x in inputs:
             if x.__class__ is Pending and is_deleted(x.value):
                 memory.release(x)
+        if self.runtime.clock is not None and self.runtime.reports:
+            self.made = self.runtime.clock.numbers(alive)
         for p in alive:
             memory.hold(p)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import OutOfMemoryError
 from .shards import shares
+from .tiles import tiled
 
 
 class Memory:
@@ -19,8 +20,10 @@ class Memory:
     budget: int | None
     name: str
 
-    def __init__(self, name: str, budget: int | None, devices: tuple[Any, ...], chip: str = "") -> None:
-        self.name, self.budget, self._chip = name, budget, chip
+    def __init__(
+        self, name: str, budget: int | None, devices: tuple[Any, ...], chip: str = "", tiles: Any = None
+    ) -> None:
+        self.name, self.budget, self._chip, self._tiles = name, budget, chip, tiles
         self._on: list[int] = [0 for _ in devices]
         self.peak: int = 0
         self._numbers: dict[Any, int] = {device: number for number, device in enumerate(devices)}
@@ -43,7 +46,7 @@ class Memory:
 
     def hold(self, array: Any) -> None:
         """Count an array, once, until nothing refers to it."""
-        devices, size = shares(array.value, self._numbers)
+        devices, size = shares(array.value, self._numbers, self._tiles)
         # The callback is C code: an interrupt in one of Python's would be swallowed, and its work lost.
         self._change(weakref.KeyedRef(array, self._dead.append, id(array)), devices, size)
 
@@ -83,6 +86,10 @@ class Memory:
                     on[i] += size
         return on
 
+    def size_of(self, array: Any) -> int:
+        """Return the bytes that an array of one device takes, or something else with a shape and a dtype."""
+        return tiled(array.shape, array.dtype, self._tiles)
+
     def short_of(self, size: int, devices: tuple[int, ...] = (0,)) -> bool:
         """Return True if so many bytes more seem not to fit on one of the devices."""
         return self.budget is not None and max([self.on[i] for i in devices]) + size > self.budget
@@ -105,6 +112,6 @@ class Memory:
         """Raise `OutOfMemoryError` if an array that was made does not fit."""
         if self.budget is None:
             return
-        devices, size = shares(array, self._numbers)
+        devices, size = shares(array, self._numbers, self._tiles)
         if self.short_of(size, devices):
             self.require(size, "an array", line(), devices)

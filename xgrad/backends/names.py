@@ -13,6 +13,7 @@ from ..base.devices import set_default_device
 from ..nn.module import Module
 from ..random import get_rng_state, manual_seed, set_rng_state
 from ..tensor import Tensor
+from .streams import Event, Stream, synchronize
 
 
 class DeviceModule:
@@ -21,6 +22,8 @@ class DeviceModule:
     def __init__(self, backend: Any) -> None:
         self.__name__ = f"xgrad.{backend.name}"
         self._backend = backend
+        self.Stream = lambda device=None, priority=0: Stream(backend, priority=priority)
+        self.Event = lambda enable_timing=False, **options: Event(backend, enable_timing=enable_timing, **options)
 
     def __repr__(self) -> str:
         return f"<device module '{self.__name__}'>"
@@ -56,8 +59,12 @@ class DeviceModule:
         return self._backend.name
 
     def synchronize(self, device: Any = None) -> None:
-        """Run what waits in this thread."""
-        self._backend._runtime.settle()
+        """Run what waits in this thread; with a Cost the simulated host waits for all."""
+        synchronize(self._backend._runtime)
+
+    def stream(self, stream: Any) -> Any:
+        """Return the stream, which is a block."""
+        return stream
 
     def empty_cache(self) -> None:
         """Do nothing: what is not alive takes no memory."""

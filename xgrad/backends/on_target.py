@@ -54,7 +54,7 @@ class OnTarget:
         for key, (launch, count) in events.launches.items():
             if key not in known:
                 with jax.ensure_compile_time_eval():
-                    known[key] = answered(target, launch.jitted, launch.structs, launch.donate, launch.role == "read")
+                    known[key] = answered(target, launch.jitted, launch.structs, launch.donate, launch.reads)
             self.programs.append(Compiled(launch.name, count, known[key]))
         self.programs.sort(key=lambda p: -p.runs * (p.answer.estimated_seconds or 0.0))
 

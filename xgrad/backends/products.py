@@ -49,7 +49,9 @@ class Products:
             return primitive.bind(*[self._parts(x) for x in (a, b)], **params)
         sums = jnp.promote_types(result, jnp.float32) if self._sums is None else self._sums
         if sums.itemsize == 8 and not dtypes.x64_enabled():
-            raise DtypeDisabledError("accumulate='float64' needs JAX's x64 mode: jax.config.update('jax_enable_x64', True)")
+            raise DtypeDisabledError(
+                "accumulate='float64' needs JAX's x64 mode: jax.config.update('jax_enable_x64', True)"
+            )
         a, b = (self._rounded(x) for x in (a, b))
         if sums.itemsize < 4:
             return in_order(params, a, b, sums).astype(result)
@@ -97,7 +99,7 @@ def _in_order(params: dict[str, Any], a: Any, b: Any, sums: Any) -> Any:
         shape, n = x.shape, len(each)
         shapes.append((shape[:n], shape[n : n + len(free)]))
         flat.append(x.reshape(prod(shape[:n]), prod(shapes[-1][1]), prod(shape[n + len(free) :])))
-    return _term_by_term(*flat, sums).reshape(*shapes[0][0], *shapes[0][1], *shapes[1][1])
+    return _term_by_term(flat[0], flat[1], sums).reshape(*shapes[0][0], *shapes[0][1], *shapes[1][1])
 
 
 def _by_patches(params: dict[str, Any], a: Any, b: Any, sums: Any) -> Any:
@@ -131,5 +133,5 @@ def formats_named(backend: str, products: Any, accumulate: Any) -> None:
 def multiplies(function: Any, *operands: Any) -> bool:
     """Return True if a function of arrays contains a product."""
     found = []
-    rewrite(jax.make_jaxpr(function)(*operands), {name: lambda params, *_: found.append(name) for name in PRODUCTS})
+    rewrite(jax.make_jaxpr(function)(*operands), dict.fromkeys(PRODUCTS, lambda params, *_: found.append(params)))
     return bool(found)

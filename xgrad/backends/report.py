@@ -10,16 +10,20 @@ import jax
 
 from ..base.table import Row, Table, Tabled, axes, number, seconds, size
 from ..execution.programs.cost import cost_of
-from .cost import Cost
-from .events import FROM, TO, Events, Launch
+from .clock import Log
+from .cost import Cost, Parts
+from .events import FROM, TO, Events
 from .on_target import OnTarget
+from .simulation import Simulation, Works
+from .timeline import Timeline
 
 _MOST = 12  # rows of a list; more are summed up
 
 
 class Estimate(NamedTuple):
-    """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link, and the
-    host, which computes in place of the backend.  With a target, `chip` stands for arithmetic and memory.
+    """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link, the
+    host, which computes in place of the backend, and the links between chips.  With a target, `chip` stands for
+    arithmetic and memory.
     """
 
     host: float
@@ -29,6 +33,7 @@ class Estimate(NamedTuple):
     compile: float
     link: float  # bytes, and `latency` for each transfer; two for an operator that the host computes
     fallback: float  # what the host takes to compute such operators
+    between: float = 0.0  # what chips send one another
     chip: float = 0.0  # what programs take, and `compile` what compiling them took, as the target's compiler says
 
     @property
@@ -56,12 +61,14 @@ class Report(Tabled):
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
         self._events = Events()
-        self._costs: dict[Any, tuple[float, float]] = {}
+        self._works = Works(self._events)
         self._answers: dict[Any, Any] = {}
 
     def __enter__(self) -> "Report":
         runtime = self._runtime
         self._before, runtime.memory.peak = runtime.memory.peak, runtime.memory.used
+        if runtime.clock is not None:
+            self._events.log = Log(runtime.clock)
         runtime.reports = (*runtime.reports, self._events)
         return self
 
@@ -71,6 +78,8 @@ class Report(Tabled):
             runtime.settle()
         runtime.reports = tuple(events for events in runtime.reports if events is not self._events)
         self._events.peak = runtime.memory.peak
+        if self._events.log is not None:
+            self._events.log.end = runtime.clock.counts
         runtime.memory.peak = max(self._before, runtime.memory.peak)
 
     # -- what it says ---------------------------------------------------------------------------------------------
@@ -91,9 +100,15 @@ class Report(Tabled):
         return self._events.fallen
 
     @property
+    def _is_roofline(self) -> bool:
+        """True if the programs are lowered for an estimate anyway."""
+        return self._runtime.backend.cost is not None and self._runtime.backend.target is None
+
+    @property
     def bytes_accessed(self) -> int:
-        """The bytes that all programs read and write, as XLA counts them.  Asking lowers each program once more."""
-        return int(sum(count * self._cost(key, launch)[1] for key, (launch, count) in self._events.launches.items()))
+        """The bytes that all programs read and write, as XLA counts them.  Asking compiles each program once more."""
+        launches = self._events.launches.items()
+        return int(sum(count * sum(self._works.of(key).bytes_by(None).values()) for key, (_, count) in launches))
 
     def estimate(self, cost: Cost | None = None) -> Estimate:
         """Return the time that the block would take with `cost`, by default the backend's.
@@ -116,6 +131,38 @@ class Report(Tabled):
             )
         return self._roofline(cost, self._events.launches)
 
+    def timeline(self, cost: Cost | None = None, compiles: bool = False) -> Timeline:
+        """Return when the host, the programs and the transfers of the block begin and end, with `cost`, by default the
+        backend's: a simulation, in which they overlap.
+
+        `compiles`: True if compiling counts.  With a target, programs take as long as its compiler says.
+        Raises `ValueError` if the backend has no `cost`: then nothing was noted in its order.
+
+        >>> import xgrad
+        >>> chip = xgrad.Backend("chip", cost=xgrad.Cost(launch=1e-3, bandwidth=1e6, host_link=1e6))
+        >>> x = xgrad.ones(500, device=chip)
+        >>> with chip.report() as report:
+        ...     y = (x * 2).tolist()
+        >>> [(span.queue, round(span.end, 4)) for span in report.timeline().spans]
+        [('compute', 0.005), ('device to host', 0.008)]
+        """
+        cost = self._runtime.backend.cost if cost is None else cost
+        if cost is None or self._events.log is None:
+            raise ValueError("a timeline needs what was noted in its order: declare backend.replace(cost=...)")
+        chip = self.on_target() if cost is self._runtime.backend.cost else None
+        if chip is not None and chip.seconds is not None:
+            self._works.chip = {key: answer.estimated_seconds or 0.0 for key, answer in self._answers.items()}
+        found = self._simulated(cost, compiles)
+        return Timeline(f"backend {self._runtime.backend.name}", found.spans or [], found.end, found.moves)
+
+    def _simulated(self, cost: Cost, compiles: bool = False) -> Simulation:
+        log = self._events.log
+        if log is None:
+            raise ValueError("a fast memory needs what was noted in its order: declare backend.replace(cost=...)")
+        simulation = Simulation(cost, log, self._works, compiles)
+        simulation.run(log.entries, log.end or self._runtime.clock.counts)
+        return simulation
+
     def on_target(self) -> OnTarget | None:
         """Return what the compiler of the backend's target says of all programs; None for a backend without a target.
 
@@ -126,29 +173,26 @@ class Report(Tabled):
 
     def _roofline(self, cost: Cost, launches: dict[Any, list[Any]]) -> Estimate:
         """Return the time with `cost`; arithmetic and memory of these launches."""
-        compute = memory = 0.0
-        for key, (launch, count) in launches.items():
-            flops, moved = self._cost(key, launch)
-            busy, traffic = flops / cost.flops, moved / cost.bandwidth
-            if launch.fused or busy > traffic:
-                compute += count * busy
-            if launch.fused or busy <= traffic:
-                memory += count * traffic
-        events = self._events
+        events, used = self._events, Parts(0.0, 0.0)
+        if cost.fast is not None and launches:
+            used = self._simulated(cost).used
+        else:
+            for key, (_, count) in launches.items():
+                used = used.plus(cost.parts(self._works.of(key)), count)
         over = events.sent.bytes + events.received.bytes + sum(found.bytes for found in events.fallbacks.values())
         transfers = events.sent.count + events.received.count + 2 * events.fallen
         fallback = 0.0
-        for key, (launch, count) in events.on_host.items():
-            flops, moved = self._cost(key, launch)
-            fallback += count * max(flops / cost.host_flops, moved / cost.host_bandwidth)
+        for key, (_, count) in events.on_host.items():
+            fallback += count * self._works.fallback(key, cost)
         return Estimate(
-            host=self.operators * cost.host,
+            host=(self.operators - events.noted) * cost.host + events.noted * cost.noting,
             launch=self.launches * cost.launch,
-            compute=compute,
-            memory=memory,
+            compute=used.compute,
+            memory=used.memory,
             compile=len(events.programs) * cost.compile,
             link=over / cost.host_link + transfers * cost.transfer,
             fallback=fallback,
+            between=used.chips + events.between.bytes / cost.chip_link + events.between.count * cost.chip_latency,
         )
 
     def temporaries(self) -> int:
@@ -162,24 +206,6 @@ class Report(Tabled):
         with jax.ensure_compile_time_eval():
             costs = [cost_of(launch.lower().compile()) for launch, _ in self._events.launches.values()]
         return max((cost.temporary_bytes or 0 for cost in costs), default=0)
-
-    def _cost(self, key: Any, launch: Launch) -> tuple[float, float]:
-        """Return flops and bytes of a program, as XLA counts them; what it does not say is 0."""
-        known = self._costs.get(key)
-        if known is None:
-            with jax.ensure_compile_time_eval():
-                lowered = launch.lower()
-                found = cost_of(lowered.compile()) if launch.fused or launch.spread else None
-                if found is None:
-                    analysis = lowered.cost_analysis() or {}
-                    analysis = analysis[0] if isinstance(analysis, (list, tuple)) else analysis
-                    known = float(analysis.get("flops", 0.0)), float(analysis.get("bytes accessed", 0.0))
-                else:
-                    known = found.flops or 0.0, found.bytes_accessed or 0.0
-                if launch.copies:  # XLA counts the part alone
-                    known = known[0], known[1] + 2 * launch.structs[0].size * launch.structs[0].dtype.itemsize
-            self._costs[key] = known
-        return known
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as numbers, strings, lists and dictionaries."""
@@ -216,10 +242,12 @@ class Report(Tabled):
             "lowerings that did not run": self._unused(),
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
             "transfers": [{**key._asdict(), **told(found)} for key, found in events.transfers.items()],
+            "between chips": told(events.between),
             "peak memory": events.peak,
-            "bytes accessed": None if self._runtime.backend.cost is None else self.bytes_accessed,
+            "bytes accessed": self.bytes_accessed if self._is_roofline else None,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
             "target": None if chip is None else chip.as_dict(),
+            "timeline": None if estimate is None or events.log is None else self.timeline().as_dict(),
         }
 
     def _unused(self) -> list[str]:
@@ -252,7 +280,7 @@ class Report(Tabled):
         for name, count in events.operators.most_common(_MOST):
             row(f"  {name}", number(count))
         if (more := len(events.operators) - _MOST) > 0:
-            row("  others", f"{more} more, of which as_dict() has the counts")
+            row("  others", f"{more} more, which as_dict() counts")
         for name in self._unused():
             called = f"{name} was called with other arguments than it takes"
             unknown = "no operator of that name was called"
@@ -291,8 +319,9 @@ class Report(Tabled):
                 both(f"  {transfer.why} at {transfer.line}", counted)
             if len(those) > _MOST:
                 row("  others", f"{len(those) - _MOST} more lines, which as_dict() has")
+        both("between chips, by resharding", events.between)
         row("peak memory", size(events.peak))
-        if self._runtime.backend.cost is not None:
+        if self._is_roofline:
             row("bytes accessed", size(self.bytes_accessed))
         if (chip := self.on_target()) is not None:
             found += chip.rows(events.peak)
@@ -301,6 +330,8 @@ class Report(Tabled):
             for name, value in estimate._asdict().items():
                 if value and name != "compile":
                     row(f"  {name}", seconds(value))
+            if events.log is not None:
+                found += self.timeline().rows()
             if estimate.compile:
                 row("once, to compile", seconds(estimate.compile))
         return found
@@ -314,10 +345,23 @@ class Report(Tabled):
     def plot(self, ax: Any = None) -> Any:
         """Draw the time of a run, without compiling, as bars, into matplotlib axes `ax` or a new figure; returns them.
 
-        Raises `ImportError` without matplotlib, `ValueError` if the backend has no `cost`, and no target's compiler.
+        Without a `cost`, and a target's compiler, the bars are bytes: of views, copies, the host's operators, the link.
+        Raises `ImportError` without matplotlib.
         """
-        estimate = self.estimate()
+        estimate, events = self._known(self.on_target()), self._events
         ax = axes(ax, 6, 2.2)
+        if estimate is None:
+            bars = {
+                "views read": events.reads, "refreshed": events.refreshes, "written back": events.writes,
+                "adjoints": events.adjoints, "copies": events.copies, "from the host": events.received,
+                "to the host": events.sent,
+            }  # fmt: skip
+            moved = {name: counted.bytes for name, counted in bars.items()}
+            moved["on the host"] = sum(counted.bytes for counted in events.fallbacks.values())
+            ax.barh([*moved][::-1], [*moved.values()][::-1])
+            ax.set_xlabel("bytes")
+            ax.set_title(f"backend {self._runtime.backend.name}: no cost is declared")
+            return ax
         names = [name for name in estimate._fields if name != "compile"][::-1]
         ax.barh(names, [getattr(estimate, name) * 1e3 for name in names])
         ax.set_xlabel("estimated time in ms")

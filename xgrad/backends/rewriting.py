@@ -23,12 +23,12 @@ _RTOL = {8: 1e-10, 4: 1e-4, 2: 2e-2, 1: 0.2}
 
 
 class Passes:
-    """The passes of one backend, in order; `products`: the one that comes last, with the formats of products."""
+    """The passes of one backend, in order; `last`: xgrad's own, which come after the user's."""
 
     def __init__(
-        self, backend: str, passes: Sequence[Callable[[Any], Any]], products: Callable[[Any], Any] | None = None
+        self, backend: str, passes: Sequence[Callable[[Any], Any]], last: Sequence[Callable[[Any], Any]] = ()
     ) -> None:
-        self.backend, self.passes, self.products = backend, tuple(passes), products
+        self.backend, self.passes, self.last = backend, tuple(passes), last
         self._jitted: dict[Any, Any] = {}  # by program, and the number of its passes
 
     def through(self, function: Callable[..., Any], count: int | None = None) -> Callable[..., Any]:
@@ -38,8 +38,8 @@ class Passes:
             closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
             for change in self.passes[:count]:
                 closed = self._changed(change, closed)
-            if self.products is not None:
-                closed = self.products(closed)
+            for change in self.last:
+                closed = change(closed)
             results = jaxprs().jaxpr_as_fun(closed)(*jax.tree.leaves(args))
             return jax.tree.unflatten(jax.tree.structure(shapes), results)
 

@@ -12,7 +12,6 @@
 Invariant: an array of the backend is one `Pending`, made by `adopt` and by nothing else; so what is alive is counted.
 """
 
-import sys
 from collections import Counter
 from types import FunctionType
 from typing import Any
@@ -34,10 +33,10 @@ from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.programs.programs import Known
 from ..execution.runner import runner
-from ..execution.scalars import one
-from ..execution.shapes import AT_ONCE, avals_of, kind_of
-from ..execution.source import lines, outside
+from ..execution.shapes import AT_ONCE, avals_of
 from .aliasing import policy
+from .clock import TO_DEVICE, TO_HOST, Clock, clock_of
+from .counting import Counting, here, kinds, struct
 from .events import FROM, TO, Events, Fallback, Launch, Transfer
 from .launching import Launching
 from .lazily import queue_of, queues
@@ -51,7 +50,7 @@ from .without import moves
 from .without_hlo import HloFilter
 
 
-class Runtime:
+class Runtime(Counting):
     """Stands behind the place of a declared backend, and runs its programs."""
 
     def __init__(
@@ -74,12 +73,17 @@ class Runtime:
         self.stores: frozenset[Any] | None = stores
         self.lazy: bool = backend.execution == "lazy"
         chip = "" if backend.target is None else f" on {backend.target.name}"
-        self.memory: Memory = Memory(backend.name, backend.memory, on, chip)
+        tiles = None if backend.cost is None else backend.cost.tiles
+        self.memory: Memory = Memory(backend.name, backend.memory, on, chip, tiles)
         self.constants: Constants | None = None if backend.runtime_starts else Constants(self)
-        special = (backend.faults, backend.fuse, backend.products, backend.accumulate, self.constants)
+        special = (
+            backend.faults, backend.fuse, backend.products, backend.accumulate, backend.random, self.constants,
+        )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
         self.launching: Launching | None = None if plainly else Launching(self)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
+        self.clock: Clock | None = clock_of(self)  # None without a Cost: nothing is noted in its order
+        self.copying: bool = False  # True while a write runs that copies its storage, for want of donation
         self.module: Any = None  # `xgrad.NAME`, once the name is registered
         self.stale: bool = False  # True while a view is read again because its base was written
         self.views: Views | None = Views(self) if backend.views else None
@@ -149,15 +153,23 @@ class Runtime:
         if shard is not None and self.device is not None:
             values = gathered(values, shard)
         if program.__class__ is not Known:
-            self._launch(program, values)
+            self._launch(program, values, operands)
         launching = None if program.__class__ is Known else self.launching
         out = program.run(*values) if launching is None else launching.run(program, values)
         return self.adopted(out, operands, values, layout)
 
     def write(
-        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any
+        self,
+        out: list[Any],
+        box: list[Any],
+        alone: bool,
+        program_of: Any,
+        operands: tuple[Any, ...],
+        holder: Any = None,
     ) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: only `holder` refers to the array.
+
+        `holder`: a tensor or a storage; None for a gradient, which belongs to none.
 
         A backend without donation writes a copy.
         """
@@ -168,7 +180,7 @@ class Runtime:
         pinned = () if shard is None else (shard.sharding,)  # the result's
         del shard  # it would be one more reference
         program = program_of(False, *pinned)
-        if self.aliasing is not None:
+        if self.aliasing is not None and holder is not None:
             del whole  # it would be one more reference
             alone = self.aliasing.write(out, box, holder, alone, program, operands)
             if out:
@@ -184,10 +196,13 @@ class Runtime:
         known = program.__class__ is not FunctionType  # else the new value is computed already
         launching = self.launching
         if known and self.constants is not None:
-            program, (_, *operands) = self.constants.bound(program, (whole, *operands))
+            program, (_, *given) = self.constants.bound(program, (whole, *operands))
+            operands = (*given,)
         copies = not self.backend.donation or (launching is not None and launching.verify)
         if not known or not mine or copies or self.lacks(program, (whole, *operands)):
+            self.copying = mine and not self.backend.donation
             out.append(self._as_before(program(whole, *operands), whole))
+            self.copying = False
             return
         values, writing = [*map(plain, operands)], program_of(True, *pinned)
         if self.constants is not None:
@@ -200,7 +215,7 @@ class Runtime:
         made, inside = [], [plain(whole)]
         if self.reports:
             self.count(program, (whole, *operands))
-        self._launch(program, [inside[0], *values], (0,))
+        self._launch(program, [inside[0], *values], (whole, *operands), writing)
         whole.value = None
         try:
             if launching is None:
@@ -225,7 +240,8 @@ class Runtime:
         if program.operator in self.missing:
             return f"the operator '{program.operator}'"
         if self.hlo is not None and program.lazy:
-            lack = self.hlo.lack(program, (x64_enabled(), *map(_kind, operands)))
+            passes = None if self.launching is None else self.launching.passes
+            lack = self.hlo.lack(program, (x64_enabled(), *kinds(operands)), passes)
             if lack:
                 return lack
         if self.dtypes is None and not self.no_complex:
@@ -260,75 +276,16 @@ class Runtime:
         if self.reports:
             arrays = [x for x in operands if declared_of(x) is not None]
             size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))
-            structs = jax.tree.map(_struct, values)
-            key, launch = (program, tuple(map(_kind, values))), Launch(program.name, program.run, structs, False)
+            structs = jax.tree.map(struct, values)
+            key, launch = (program, kinds(values)), Launch(program.name, program.run, structs, False)
             for events in self.reports:
                 events.fallback(Fallback(program.operator or program.name, lack, here()), size)
                 if program.lazy:
                     events.on_host.setdefault(key, [launch, 0])[1] += 1
+            if self.clock is not None:
+                self.clock.fallen(key if program.lazy else None, program.name, arrays, size)
         layout = (lambda shape: beside(shape, operands)) if shards else self._layout(program)
         return self.adopted(out, operands, values, layout)
-
-    # -- counting -------------------------------------------------------------------------------------------------
-
-    def count(self, program: Any, operands: Any) -> None:
-        """Count a program that is asked for, in the reports that are open."""
-        stale, self.stale = self.stale, False
-        if self._is_free(program):
-            return
-        for events in self.reports:
-            events.operators[program.name] += 1
-            if program.role == "read":
-                moved = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
-                (events.refreshes if stale else events.reads).add(moved)
-            elif program.role in ("write", "adjoint"):
-                found = events.writes if program.role == "write" else events.adjoints
-                found.add(getattr(operands[0], "nbytes", 0))
-
-    def _is_free(self, program: Any) -> bool:
-        """Return True for the reading of a view in place: by a device that has strides, or a view that is free."""
-        return program.role == "read" and (
-            self.backend.strides
-            or (self.views is not None and getattr(program, "unbound", program) in self.views.free)
-        )
-
-    def _launch(self, program: Any, values: list[Any], donate: tuple[int, ...] = ()) -> None:
-        """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
-        if self._is_free(program):
-            return
-        shard = spread_of((*values,)) if self.several else None
-        shardings = None if shard is None else tuple(map(_sharding, values))
-        key = program, tuple(map(_kind, values)) if program.lazy else (), shardings
-        new, why = key not in self._ran, "for other shapes, dtypes or arguments"
-        if new:
-            self._ran.add(key)
-            self._shapes[program.name] += 1
-            if self.constants is not None and self.constants.compiled(key[1:], [program]):
-                why = "for other starts"
-            elif self._shapes[program.name] == 1:
-                why = "for the first time"
-        if not self.reports or not program.lazy:
-            return
-        structs = jax.tree.map(_struct, values)
-        passes = None if self.launching is None else self.launching.passes
-        jitted = program.run if passes is None else passes.jitted(program)
-        launch = Launch(program.name, jitted, structs, False, shard is not None, donate, program.role)
-        for events in self.reports:
-            events.launch((*key, donate), launch)
-            if new:
-                events.programs.append(f"{program.name} {why}, at {here()}")
-
-    def launched(self, fused: Any, reasons: list[str]) -> None:
-        """Count a program of a queue that ran, and why it was compiled."""
-        for part in [fused] if fused.segments is None else [each.program for each in fused.segments.parts]:
-            donate, count = tuple([i + 1 for i in part.donated]), len(part.programs)
-            name = f"{count} operations" if count > 1 else part.programs[0].name
-            several, role = count > 1 or part.programs[0].role == "write", "read" if part.reads else ""
-            launch = Launch(name, part.jitted, [one(), *part.structs], several, False, donate, role)
-            for events in self.reports:
-                events.launch(part, launch)
-        for events in self.reports:
-            events.programs += reasons
 
     def settle(self) -> None:
         """Run what waits in this thread."""
@@ -349,14 +306,14 @@ class Runtime:
         """Return what a program will give, none if only running it shows that."""
         if not program.lazy:
             return ()
-        key = (x64_enabled(), *map(_kind, operands))
+        key = (x64_enabled(), *kinds(operands))
         found = program.avals.get(key) or avals_of(program, key)
         return () if found is AT_ONCE else found if found.__class__ is tuple else (found,)
 
     def _require(self, program: Any, operands: Any) -> None:
         """Raise `OutOfMemoryError` if memory does not suffice for a program's results."""
         if self.memory.budget is not None:
-            size = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
+            size = sum(map(self.memory.size_of, self._avals(program, operands)))
             if self.memory.short_of(size):
                 self.memory.require(size, f"the results of '{program.name}'", here())
 
@@ -397,6 +354,8 @@ class Runtime:
             self._storable(array)
         self.memory.admit(array, here)  # a program whose results were not known before
         self.memory.hold(p)
+        if self.clock is not None and self.reports:
+            self.clock.made(p)
         return p
 
     def laid_out(self, array: Any, layout: Any) -> Any:
@@ -407,10 +366,14 @@ class Runtime:
         if layout is None:
             if not spread(value):
                 return array
+            if self.reports:
+                self._resharded(array, value, None)
             host = jax.device_put(value, self.place.behind[0])
             value = jax.numpy.asarray(np.asarray(host)) if self.device is None else host  # committed to none
         elif spread(value) and value.sharding.is_equivalent_to(layout, value.ndim):
             return array
+        if self.reports:
+            self._resharded(array, value, layout)
         p = self.adopt(value, layout)
         p.owned = False  # `device_put` may share the memory
         return p
@@ -423,6 +386,8 @@ class Runtime:
             self._storable(array)
         if self.launching is not None:
             self.launching.transfer()
+        if self.clock is not None and self.reports:
+            self.clock.transfer(TO_DEVICE, (), array.nbytes)
         committed = isinstance(array, jax.Array) and array.committed and (self.device is None or spread(array))
         if committed and layout is None:
             array = np.asarray(array)  # committed to none, as all arrays of this backend
@@ -445,8 +410,10 @@ class Runtime:
         """Return the user's line that runs now."""
         return here()
 
-    def sent(self, array: Any, why: str = "a value is read") -> Any:
-        """Return the plain array behind one of this backend, for the host or another device."""
+    def sent(self, array: Any, why: str = "a value is read", of: Any = None) -> Any:
+        """Return the plain array behind one of this backend, `of`, for the host or another device."""
+        if self.clock is not None and self.reports:
+            self.clock.transfer(TO_HOST, (of,), array.nbytes)
         if self.launching is not None:
             self.launching.transfer()
         self._transfer(TO, why, array.nbytes)
@@ -457,26 +424,6 @@ class Runtime:
             transfer = Transfer(direction, why, here())
             for events in self.reports:
                 events.transfer(transfer, size)
-
-
-def here() -> str:
-    """Return the user's line."""
-    return lines(outside(sys._getframe(1)))
-
-
-def _kind(x: Any) -> Any:
-    if x.__class__ is tuple:
-        return tuple([_kind(part) for part in x])
-    return None if x is None else kind_of(x)
-
-
-def _struct(x: Any) -> Any:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=_sharding(x)) if hasattr(x, "shape") else x
-
-
-def _sharding(x: Any) -> Any:
-    """Return the sharding of an operand on several devices; None for any other."""
-    return x.sharding if spread(x) else None
 
 
 def _is_pending(x: Any) -> bool:

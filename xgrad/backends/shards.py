@@ -13,6 +13,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ..base.devices import replicated
 from ..execution.pending import Pending, spread
+from .tiles import tiled
 
 
 def spread_of(x: Any) -> Any:
@@ -24,15 +25,29 @@ def spread_of(x: Any) -> Any:
     return x if spread(x) else None
 
 
-def shares(array: Any, numbers: dict[Any, int]) -> tuple[tuple[int, ...], int]:
-    """Return the devices that an array is on, by number, and its bytes on each of them."""
+def shares(array: Any, numbers: dict[Any, int], tiles: Any = None) -> tuple[tuple[int, ...], int]:
+    """Return the devices that an array is on, by number, and its bytes on each of them, in whole `tiles`."""
     if not spread(array):
-        return (0,), array.nbytes
+        return (0,), array.nbytes if tiles is None else tiled(array.shape, array.dtype, tiles)
     sharding = array.sharding
-    size = array.dtype.itemsize
-    for n in sharding.shard_shape(array.shape):
-        size *= n
+    size = tiled(sharding.shard_shape(array.shape), array.dtype, tiles)
     return tuple(sorted([numbers[d] for d in sharding.device_set])), size
+
+
+def resharded(array: Any, layout: Any) -> int:
+    """Return the bytes that a device receives, at most, when an array gets another sharding."""
+    shape = array.shape
+    before = array.sharding.devices_indices_map(shape)
+
+    def size(*parts: Any) -> int:
+        found = array.dtype.itemsize
+        for n, slices in zip(shape, zip(*parts)):
+            ends = [s.indices(n) for s in slices]
+            found *= max(min(stop for _, stop, _ in ends) - max(start for start, _, _ in ends), 0)
+        return found
+
+    new = layout.devices_indices_map(shape)
+    return max(size(part) - (size(part, before[device]) if device in before else 0) for device, part in new.items())
 
 
 def gathered(values: list[Any], like: Any) -> list[Any]:

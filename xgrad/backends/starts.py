@@ -7,6 +7,7 @@ one; what that costs is counted where programs are compiled.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..execution.programs.programs import Program
@@ -17,7 +18,7 @@ class Bound(Program):
 
     __slots__ = ("line", "unbound", "values")
 
-    def __init__(self, program: Program, values: list[Any], line: str) -> None:
+    def __init__(self, program: Program, values: tuple[Any, ...], line: str) -> None:
         super().__init__(_with(program.function, program.starts, values, 0), keep_unused=True)
         self.unbound, self.values, self.line = program, values, line  # the line that asked first
         self.role, self.label, self.operator = program.role, program.label, program.operator
@@ -29,7 +30,9 @@ class Bound(Program):
         return writing.through(lambda function: _with(function, self.unbound.starts, self.values, 0))
 
 
-def _with(function: Callable[..., Any], where: slice | None, values: list[Any], before: int) -> Callable[..., Any]:
+def _with(
+    function: Callable[..., Any], where: slice | None, values: tuple[Any, ...], before: int
+) -> Callable[..., Any]:
     """Return a function of the operands without starts; `before`: the arguments in front of a program's operands."""
     first = None if where is None or where.start < 0 else where.start + before
 
@@ -55,13 +58,13 @@ class Constants:
         where = program.starts
         if where is None:
             return program, operands
-        starts = operands[where]
-        key = program, tuple([tuple(map(int, s)) if s.__class__ is tuple else int(s) for s in starts])
-        found = self._programs.get(key)
+        starts: Any = jax.tree.map(np.int32, tuple(operands[where]))
+        found = self._programs.get((program, starts))
         if found is None:
-            values = [tuple(map(np.int32, s)) if s.__class__ is tuple else np.int32(s) for s in key[1]]
-            found = self._programs[key] = Bound(program, values, self._runtime.line())
-        return found, [x for i, x in enumerate(operands) if i not in range(*where.indices(len(operands)))]
+            found = self._programs[program, starts] = Bound(program, starts, self._runtime.line())
+        rest = [*operands]
+        del rest[where]
+        return found, rest
 
     def writing(self, program: Any, writing: Any) -> Any:
         """Return the program that writes in place, for the program that `bound` returned."""

@@ -34,12 +34,10 @@ DTYPES = frozenset(
 
 # What a backend does with numbers of a dtype that it stores only: it casts, fills, and moves them.
 CASTS = frozenset(("_to_dtype", "_fit", "_put", "_constant"))
-MOVES = frozenset(
-    """
-    cat clone constant_pad_nd copy fill gather index index_copy index_fill index_put index_select masked_fill
-    masked_scatter scatter stack take where zero
-    """.split()
-)
+MOVES = frozenset((
+    "cat", "clone", "constant_pad_nd", "copy", "fill", "gather", "index", "index_copy", "index_fill", "index_select",
+    "masked_fill", "masked_scatter", "stack", "take", "where", "zero",
+))  # fmt: skip
 
 
 def moves(program: Any, operands: Any, results: Any) -> bool:
@@ -84,9 +82,7 @@ def lacking(backend: str, patterns: Iterable[str], field: str = "without") -> fr
             continue
         matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
         if not matched and pattern != "complex":
-            raise ValueError(
-                f"Backend '{backend}': {field}={pattern!r} matches no operator. {_instead(pattern, known)}"
-            )
+            raise ValueError(f"Backend '{backend}': {field}={pattern!r} matches no operator. {instead(pattern, known)}")
         found |= matched
     return frozenset(found)
 
@@ -114,10 +110,10 @@ def named(backend: str, name: Any) -> str:
     for operator, spelled in known.items():
         if name in spelled and "." not in operator:
             return operator
-    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is not an operator. {_instead(name, known)}")
+    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is not an operator. {instead(name, known)}")
 
 
-def _instead(name: Any, known: dict[str, set[str]]) -> str:
+def instead(name: Any, known: dict[str, set[str]]) -> str:
     plain = str(name)
     views = sorted(view for view in view_names() if fnmatchcase(view, plain))
     if views and plain not in known:

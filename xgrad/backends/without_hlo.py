@@ -49,14 +49,15 @@ class HloFilter:
         self._names = names
         self._known: dict[Any, str] = {}
 
-    def lack(self, program: Program, key: tuple[Any, ...]) -> str:
+    def lack(self, program: Program, key: tuple[Any, ...], passes: Any = None) -> str:
         """Return what the backend lacks to run a program on operands of these avals, in words; "" if it has all.
 
-        The first of `key` is JAX's x64 mode.
+        The first of `key` is JAX's x64 mode; `passes`: through which the program goes.
         """
         found = self._known.get((program, key))
         if found is None:
-            text = _MARKS.sub("", program.lower(*map(structs_of, key[1:])).as_text())
+            jitted: Any = program if passes is None else passes.jitted(program)
+            text = _MARKS.sub("", jitted.lower(*map(structs_of, key[1:])).as_text())
             used = {*_OPERATION.findall(text)}
             used |= {_MADE_OF[name] for name in used & _MADE_OF.keys()}
             lacking = [name for name in self._names if name in used]

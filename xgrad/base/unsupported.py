@@ -45,7 +45,10 @@ _MEMORY = (
     "Use numpy(), clone(), x.data = y, and untyped_storage(), which shows what shares memory.",
 )
 _PYTHON = ("it runs Python for each element", "Use operators, or xgrad.from_numpy(numpy.vectorize(f)(x.numpy())).")
-_STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out.")
+STREAMS = (
+    "XLA orders its work by itself: there are no streams",
+    "Leave it out; a declared backend with a Cost has streams, in simulated time.",
+)
 _COMPLEX32 = ("XLA has no arrays of complex32", "Use complex64: xgrad.complex64, or cfloat().")
 _HUB = ("it downloads code and runs it", "Download the weights yourself, and read them with xgrad.load.")
 _FX = ("functions are traced by JAX here", "Use jax.make_jaxpr with xgrad.to_jax(f), or xgrad.compile(f).lower(x).")
@@ -104,7 +107,7 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
         _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"""),
     ("Tensor", _MEMORY, "map_ map2_ storage_type share_memory_"),
     ("Tensor", _PYTHON, "apply_"),
-    ("Tensor", _STREAMS, "record_stream"),
+    ("Tensor", STREAMS, "record_stream"),
     ("Tensor", _COMPLEX32, "chalf"),
     ("Tensor", _REMOVED, "eig symeig lstsq solve"),
     ("Tensor", _ROW_MAJOR, "dim_order"),
@@ -115,11 +118,10 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _QUANTIZATION, "ao quantization"),
     ("", _PROCESSES, "multiprocessing"),
     ("", _ONNX, "onnx"),
-    ("", _STREAMS, "Event Stream"),
     ("jit", _TORCHSCRIPT, "CompilationUnit RecursiveScriptModule load save jit_module_from_flatbuffer"),
-    ("cuda", _STREAMS, "Event ExternalStream Stream StreamContext current_stream default_stream set_stream stream"),
+    ("cuda", STREAMS, "Event ExternalStream Stream StreamContext current_stream default_stream set_stream stream"),
     ("cuda", _GRAPHS, "CUDAGraph graph graph_pool_handle make_graphed_callables"),
-    ("accelerator", _STREAMS, "current_stream set_stream"),
+    ("accelerator", STREAMS, "current_stream set_stream"),
     ("distributed", _COLLECTIVES, """
         all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all all_to_all_single barrier broadcast
         broadcast_object_list gather gather_object get_backend get_process_group_ranks get_global_rank

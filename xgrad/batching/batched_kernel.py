@@ -59,6 +59,7 @@ class BatchedOperator(Operator):
             self.overflows = jax.vmap(partial(single.overflows, **kernel.statics), in_axes=(0, *_axes(axes)))
         self.kernels: dict[tuple[Any, ...], Any] = {}
         self.kernels[()] = BatchedKernel(self, ())
+        self.kernels[()].program.place = kernel.program.place
 
 
 def _axes(batched: tuple[bool, ...]) -> tuple[int | None, ...]:

@@ -15,11 +15,11 @@ import numpy as np
 from ..viz.hlo import Instruction, computations_of, nbytes, operator_of, shapes
 
 _ARRAY = re.compile(r"([a-z]+)(\d*)\[([\d,]*)\](?:\{([\d,]*)(?::(?:T\((\d+(?:,\d+)*)\))?([^}]*))?\})?")
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _LINE = re.compile(r"[^/]*(?:\.py|\]):\d+")  # as execution/source.py writes them
 _SHARES = re.compile(r"bitcast|tuple|get-tuple-element|.*-done")  # their results lie in their operands' memory
 _SILENT = ("parameter", "constant", "broadcast", "bitcast")  # what they are called says nothing
-_COLLECTIVE = re.compile(r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?")
+COLLECTIVE = re.compile(r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?")
 # Groups of devices, where the first group says enough: {{0,1},{2,3}}; [2,2]<=[2,2]T(1,0), a range in a new order; or
 # mesh['a'=2,'b'=2] {'b'}, the devices that differ along b.
 _GROUPS = re.compile(
@@ -113,7 +113,7 @@ class Reading:
         """The fusions and other kernels, those that do the same together, the heaviest first; a loop's count once."""
         found: dict[tuple[str, str], list[int]] = {}
         for each in self._instructions():
-            if cycles := _CYCLES.search(each.rest):
+            if cycles := CYCLES.search(each.rest):
                 found.setdefault(self._origin(each), []).append(int(cycles[1]))
         return sorted((Part(sum(c), *origin, len(c)) for origin, c in found.items()), reverse=True)
 
@@ -225,24 +225,36 @@ class Reading:
         """Return what devices exchange, added up by kind and axes of the mesh, the most bytes first."""
         found: dict[tuple[str, str], list[int]] = {}
         for each in self._instructions():
-            if kind := _COLLECTIVE.fullmatch(each.opcode):
+            if kind := COLLECTIVE.fullmatch(each.opcode):
                 found.setdefault((kind[1], self._axes(each.rest)), []).append(nbytes(each.type))
         return sorted((Exchange(*key, len(b), sum(b)) for key, b in found.items()), key=lambda each: -each.bytes)
 
     def _axes(self, text: str) -> str:
         """Return the axes of the mesh along which the devices of a group differ."""
-        groups = _GROUPS.search(text)
-        if groups is None or not self._mesh:
+        listed = members(text)
+        if not listed or not self._mesh:
             return ", ".join(self._mesh) or "all devices"
-        listed, sizes, counted, order = (_numbers(part or "") for part in groups.groups()[:4])
-        if sizes:
-            listed = np.arange(prod(counted)).reshape(counted).transpose(order or None).reshape(sizes)[0].tolist()
-        elif groups[5] is not None:
-            axes = dict(re.findall(r"'(\w+)'=(\d+)", groups[5]))
-            at = tuple(slice(None) if f"'{name}'" in groups[6] else 0 for name in axes)
-            listed = np.arange(prod(map(int, axes.values()))).reshape([*map(int, axes.values())])[at].ravel().tolist()
         places = np.unravel_index(listed, tuple(self._mesh.values()))
         return ", ".join(name for name, at in zip(self._mesh, places) if len({*at.tolist()}) > 1)
+
+
+def members(text: str) -> list[int]:
+    """Return the devices of the first group that a collective names; none if it names no groups: then it is of all.
+
+    >>> members("replica_groups={{0,1},{2,3}}, to_apply=%add"), members("replica_groups=[2,2]<=[2,2]T(1,0)")
+    ([0, 1], [0, 2])
+    """
+    groups = _GROUPS.search(text)
+    if groups is None:
+        return []
+    listed, sizes, counted, order = (_numbers(part or "") for part in groups.groups()[:4])
+    if sizes:
+        return np.arange(prod(counted)).reshape(counted).transpose(order or None).reshape(sizes)[0].tolist()
+    if groups[5] is not None:
+        axes = dict(re.findall(r"'(\w+)'=(\d+)", groups[5]))
+        at = tuple(slice(None) if f"'{name}'" in groups[6] else 0 for name in axes)
+        return np.arange(prod(map(int, axes.values()))).reshape([*map(int, axes.values())])[at].ravel().tolist()
+    return listed
 
 
 def _numbers(text: str) -> list[int]:

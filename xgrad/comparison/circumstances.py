@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import Any
 
 import jax
 
-from .. import __version__
 from ..base.devices import get_default_device, placement_of
 from ..cli.requirements import version_of
 
 
 def circumstances(arrays: Sequence[Any] = (), target: Any = None) -> dict[str, str]:
     """Return versions, the devices of the arrays (else the default one), the target's compiler, and the date."""
-    found = {"xgrad": __version__, "jax": jax.__version__, "jaxlib": version_of("jaxlib") or ""}
-    devices = {d for array in arrays for d in array.devices()} or {placement_of(get_default_device())}
+    found = {"xgrad": sys.modules["xgrad"].__version__, "jax": jax.__version__, "jaxlib": version_of("jaxlib") or ""}
+    default: Any = placement_of(get_default_device())
+    devices = {d for array in arrays for d in array.devices()} or {*getattr(default, "behind", (default,))}
     found |= {"python": platform.python_version(), "device": ", ".join(sorted({_kind(d) for d in devices}))}
     if target is not None:
         found |= {"target": target.name, "compiler": target.compiler}

@@ -79,7 +79,7 @@ class Findings:
     paths: dict[str, PathReport]
     differences: list[Difference]
     target: Any = None
-    circumstances: dict[str, Any] = field(default_factory=dict)  # versions, device, date, and how it was timed
+    circumstances: dict[str, Any] = field(default_factory=dict)  # versions, device, date
 
     @property
     def equal(self) -> bool:

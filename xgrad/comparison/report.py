@@ -55,9 +55,8 @@ def times_said(comparison: Findings) -> list[str]:
     reports = [comparison.paths[path] for path in PATHS]
     found = [(label, {r.name: r.times[what] for r in reports if what in r.times}) for what, label in _TIMED.items()]
     lines = [text for label, times in found if len(times) == len(PATHS) for text in said(label, times)]
-    return [*lines, "times: A B B A, medians ± half the distance of the quartiles; compiles without caches"] * bool(
-        lines
-    )
+    how = "times: in turns, A B B A, medians ± half the distance of the quartiles; compiles find no cache"
+    return [*lines, how] if lines else []
 
 
 def _costs(costs: list[Cost], times: list[Any] | None = None, depth: int = 1) -> Iterator[Row]:
@@ -270,7 +269,7 @@ def _when(comparison: Findings) -> str:
 def plot(comparison: Findings, ax: Any = None) -> Any:
     """Draw horizontal bars, each pair relative to its larger one, with the values written beside them.
 
-    A pair is pale where there is no difference, or none of times beyond chance.
+    A pair is pale where the paths are alike: times, where chance explains what they differ by.
     """
     drawn = bars(comparison)
     ax = axes(ax, 7, 0.62 * len(drawn) + 1.2)
@@ -293,7 +292,5 @@ def plot(comparison: Findings, ax: Any = None) -> Any:
     legend = ax.legend(loc="upper center", bbox_to_anchor=(0.45, 0.0), ncols=2, frameon=False, fontsize=9)
     for handle in legend.legend_handles:
         handle.set_alpha(1.0)
-    ax.set_xlabel(
-        f"pale: no difference, or none of times beyond chance\n{_when(comparison)}", fontsize=7.5, labelpad=26
-    )
+    ax.set_xlabel(f"pale: alike, or different by no more than chance\n{_when(comparison)}", fontsize=7.5, labelpad=26)
     return ax

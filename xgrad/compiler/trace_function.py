@@ -205,7 +205,8 @@ class _Tracing:
             for each in numbers:
                 each.restore_numbers()
         # C code may have refused a number's stand-in, and `type` does not ask it.
-        doubtful = numbers and (isinstance(failed, TypeError) or self.frames.asks_types)
+        asks = self.frames.asks_types and self.around.saw_numbers()
+        doubtful = numbers and (isinstance(failed, TypeError) or asks)
         schedules = [schedule for schedule, *_ in self.trace.steps]
         unsure = schedules and (self.around.asks(OF_SCHEDULES) or self.frames.is_new(schedules))
         if doubtful or unsure or any(each.escaped for each in numbers):

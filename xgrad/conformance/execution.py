@@ -53,16 +53,26 @@ class Place:
         return self.jax_device is None
 
     @property
+    def runtime(self) -> Any:
+        """The runtime of a declared backend; None for any other device."""
+        where = device_of(self.given).placement
+        return where.runtime if isinstance(where, DeclaredPlace) else None
+
+    @property
     def ruled(self) -> Any:
         """The rules of views of a declared backend; None for any other device, and for none."""
-        where = device_of(self.given).placement
-        views = where.runtime.views if isinstance(where, DeclaredPlace) else None
+        views = self.runtime and self.runtime.views
         return None if views is None else views.rules
+
+    @property
+    def random(self) -> Any:
+        """The generator of a declared backend, if it has another one than the CPU."""
+        random = self.runtime and self.runtime.backend.random
+        return None if random == "threefry" else random
 
     def factor(self, dtype: Any, function: Any = None, arrays: Any = ()) -> float:
         """Return the factor of the tolerance for what a function of tensors computes; None: for what has products."""
-        where = device_of(self.given).placement
-        backend = where.runtime.backend if isinstance(where, DeclaredPlace) else None
+        backend = self.runtime and self.runtime.backend
         if backend is None or backend.products is backend.accumulate is None:
             return 1.0
         if function is not None and not multiplies(one_program([function]), [arrays]):
@@ -71,8 +81,7 @@ class Place:
 
     def report(self) -> Any:
         """Return the block that counts what a declared backend does; of another device, one that gives None."""
-        where = device_of(self.given).placement
-        return where.runtime.backend.report() if isinstance(where, DeclaredPlace) else nullcontext()
+        return nullcontext() if self.runtime is None else self.runtime.backend.report()
 
     def tensors(self, arrays: list[np.ndarray]) -> list[Tensor]:
         return [tensor(a, device=self.given) for a in arrays]

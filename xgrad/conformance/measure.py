@@ -56,8 +56,11 @@ def wide(array: Any) -> np.ndarray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def compare(name: str, ours: list[np.ndarray], theirs: list[np.ndarray], dtype: Any) -> Check:
-    """Compare results with the reference.  `dtype`: of the column; results of a finer one are measured by it."""
+def compare(name: str, ours: list[np.ndarray], theirs: list[np.ndarray], dtype: Any, factor: float = 1.0) -> Check:
+    """Compare results with the reference.
+
+    `dtype`: of the column; results of a finer one are measured by it.  `factor`: of the tolerance.
+    """
     if len(ours) != len(theirs):
         return Check(name, WRONG, None, f"{len(ours)} results, where there should be {len(theirs)}")
     largest, why, wrong = None, "", False
@@ -65,7 +68,7 @@ def compare(name: str, ours: list[np.ndarray], theirs: list[np.ndarray], dtype: 
         error, reason, allowed = _difference(np.asarray(a), np.asarray(b), dtype)
         if error is not None and (largest is None or error > largest):
             largest = error
-        if error is None or error > allowed:
+        if error is None or error > allowed * factor:
             wrong, why = True, why or reason
     return Check(name, WRONG if wrong else RIGHT, largest, why and f"{name}: {why}")
 

@@ -181,10 +181,23 @@ def without_tensors(function: str, names: tuple[str, ...], statics: tuple[Any, .
     return tuple([value.item() if isinstance(value, Tensor) else value for value in statics])
 
 
+_FORMATS = {"contiguous_format": None, "preserve_format": None, "channels_last": 4, "channels_last_3d": 5}
+
+
+def require_format(function: str, value: Any, input: Any = None) -> None:
+    """Raise `TypeError` for what is not a memory format, `RuntimeError` for one of another rank than a tensor's."""
+    if value is None:
+        return
+    if not isinstance(value, str) or value not in _FORMATS:
+        raise TypeError(f"{function}(): argument 'memory_format' must be a memory format, not {value!r}")
+    if isinstance(input, Tensor) and _FORMATS[value] not in (None, input.ndim):
+        raise RuntimeError(f"required rank {_FORMATS[value]} tensor to use {value} format, but it has {input.ndim}")
+
+
 def checking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a composite of `COMPOSITES` check arguments that are annotated as ints or bools; others stay as they are."""
     annotated = function.__annotations__
-    if name not in COMPOSITES and "pin_memory" not in annotated:
+    if name not in COMPOSITES and "pin_memory" not in annotated and "memory_format" not in annotated:
         return function
     code = inspect.unwrap(function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -207,6 +220,8 @@ def checking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             _of_kind(name, "dim", "dims", kwargs["dim"], True)
         if strided and "layout" in kwargs:
             _require_strided(name, kwargs["layout"], args)
+        if "memory_format" in kwargs:
+            require_format(name, kwargs["memory_format"], args[0] if args else None)
         return function(*args, **kwargs)
 
     return called_as(function, checks)

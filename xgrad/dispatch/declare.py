@@ -145,7 +145,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_adding_pair": call_adding_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIMS": NO_DIMS, "_require_dims": require_dims, "_defaults": op.defaults,
-        "_checked": argument_kinds.checked, "_kinds": op.kinds,
+        "_checked": argument_kinds.checked, "_check_format": argument_kinds.require_format, "_kinds": op.kinds,
         "_MISSING": MISSING, "_renamed": renamed, "_write": _write, "_refuse": refuse, "_name_error": name_error,
         "_name": op.name if public.startswith("__") else public,
         "_parameters": taken or parameters, "_body": body, "_place": op.place, "_waits": True,
@@ -222,6 +222,8 @@ def operator(
         guard = "if dim.__class__ in _NO_DIMS: _require_dims(dim)\n    " if "dim" in op.static_names else ""
         optional = argument_kinds.optional(op.kinds, op.defaults, parameters)
         guard += argument_kinds.guard(op.kinds, optional)
+        if "memory_format=None" in parameters:
+            guard += "_check_format(_me.__name__, memory_format, input)\n    "
         if check:
             # An object with `__xgrad_function__` that is not a tensor may lack the attributes that a check reads.
             guard += (

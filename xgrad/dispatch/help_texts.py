@@ -61,7 +61,7 @@ def _of_backends(function: Any) -> str:
 
 def operators_of(function: Any, seen: tuple[Any, ...] = ()) -> dict[str, Operator]:
     """Return the operators, by name, that a function of `ops` names, or functions of `ops` that it names."""
-    op = function if isinstance(function, Operator) else getattr(function, "operator", None)
+    op = getattr(function, "operator", function)
     if isinstance(op, Operator):
         return {op.name: op}
     if function.__class__ is not FunctionType:

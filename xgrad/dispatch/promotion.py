@@ -181,6 +181,12 @@ def check_broadcast(*operands: Any) -> None:
         broadcast_shapes(*shapes)
 
 
+def refuse_broader(x: Any, other: Any) -> None:
+    """Raise for an operand, or None, that would make the shape of `x` a larger one."""
+    if other is not None and (wide := broadcast_shapes(x.shape, other.shape)) != x.shape:
+        raise ShapeMismatchError(f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(wide)}")
+
+
 def promote_together(*operands: Any) -> tuple[Any, ...]:
     """Cast the operands to their common dtype; raise if their shapes do not broadcast."""
     check_broadcast(*operands)

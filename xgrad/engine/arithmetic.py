@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..base.limits import zeros
+from ..execution.pending import declared_of
 from ..execution.programs.programs import jit_checked
+from ..execution.references import is_alone
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.storage import Tracer, may_donate
@@ -135,8 +137,14 @@ class _Arrays(Arithmetic):
 
     def write(self, chain: ViewChain, grads: list[Any], new: Any, ours: bool = False) -> Any:
         donate = ours and may_donate(grads, 0) and not isinstance(new, Tracer)
+        new = zeros(chain.shape, chain.dtype) if new is None else new
+        if ours and (where := declared_of(grads[0])) is not None:
+            box, out = grads[:1], []
+            grads[0] = None
+            where.runtime.write(out, box, is_alone(box), chain.writer, (new, *chain.starts))
+            return out[0]
         whole, grads[0] = grads[0], None
-        return chain.write_back(whole, zeros(chain.shape, chain.dtype) if new is None else new, donate)
+        return chain.write_back(whole, new, donate)
 
 
 class _Tensors(Arithmetic):

@@ -146,5 +146,5 @@ def sync() -> None:
 
 
 def queues() -> list[Any]:
-    """Return this thread's queues: of lazy blocks, then those of lazy backends."""
+    """Return this thread's queues: the one of its lazy block, then one for each lazy backend, the newest last."""
     return [queue for queue in (runner.queue(), *(state.queues or {}).values()) if queue is not None]

@@ -27,7 +27,9 @@ class _Meta:
         """Return what a program will give, without values."""
         return self._placed(no_values.note(program, operands))
 
-    def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
+    def write(
+        self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...], holder: Any = None
+    ) -> None:
         """Put the shape of what is written into `out`."""
         out.append(self._placed(program_of(False)(box[0], *operands)))
 

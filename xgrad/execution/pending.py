@@ -113,6 +113,7 @@ class Pending:
     place: int = 0
     owned: bool = True  # False if other code may have its array
     value: Any = None
+    serial: int = 0  # its number for the clock of a declared backend (backends/clock.py); 0: none yet
     apart: Any = ()  # the copies that stand in place of views of it, or what it is a copy of: backends/events.py
     instead: Any = None  # if it was not computed, and a write had taken it out of its holder: what it replaced
     latest: Any = None  # of a root that waits: the view that was written last, and its value (backends/aliasing.py)
@@ -181,7 +182,7 @@ class Pending:
         self.owned = False
         array = self.evaluated(reason)
         where = declared_of(self)
-        return array if where is None else where.runtime.sent(array, reason)
+        return array if where is None else where.runtime.sent(array, reason, self)
 
     def evaluated(self, reason: str) -> Any:
         """Return the array.  Evaluates the queue if it has none."""

@@ -58,12 +58,13 @@ def put_back(queue: Any, found: dict[int, Any]) -> None:
 
 
 def _put(holder: Any, old: Any, new: Pending) -> None:
+    owned = old.__class__ is Pending and old.owned
     storage = getattr(holder, "_storage", None)  # a tensor that a view was taken of since has one
     if storage is not None:
         holder = storage
     if holder._array is new:
-        _replace(holder, old)
-        holder._array = old
+        holder._array, holder._owned = old, owned
+        _age(holder)
     elif holder._array is None:
         new.instead = old  # a write has taken it out of its holder: it ends with this evaluation's error
 
@@ -71,11 +72,12 @@ def _put(holder: Any, old: Any, new: Pending) -> None:
 def put_into(box: list[Any], holder: Any) -> None:
     """Give a write that ends with an error, and has taken a value that was not computed, what that had replaced."""
     if box[0].__class__ is Pending and box[0].instead is not None:
-        _replace(holder, box[0].instead)
-        box[0] = box[0].instead
+        old = box[0].instead
+        box[0], holder._owned = old, old.__class__ is Pending and old.owned
+        _age(holder)
 
 
-def _replace(holder: Any, old: Any) -> None:
-    holder._owned = old.__class__ is Pending and old.owned
+def _age(holder: Any) -> None:
+    """See that views which have read the value that was to come read again."""
     if hasattr(holder, "generation"):
-        holder.generation += 1  # views that have read the new value read again
+        holder.generation += 1

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
 from ..base import limits
+from ..base.declared import DeclaredPlace
 from ..config import state
 from ..execution.pending import only_shape
 from ..execution.runner import evaluate_held
@@ -86,6 +87,12 @@ class GroupState:
     """The state of a transformation for the parameters of a group."""
 
     def __init__(self, tx: Any, params: Sequence[Tensor], names: Sequence[str] | None) -> None:
+        for p in params:
+            if p._placed().__class__ is DeclaredPlace:
+                raise NotImplementedError(
+                    f"optax computes on JAX's devices, and a parameter is on the declared backend {p.device}: use an "
+                    "optimizer of xgrad.optim, or parameters on the CPU"
+                )
         arrays: list[Any] = [p._held() if only_shape(p._held()) else p._read() for p in params]
         self.fresh = not any(map(only_shape, arrays))  # no step was made, and nothing loaded
         if self.fresh:

@@ -15,7 +15,6 @@ try:
 except ImportError as _error:
     raise ImportError('xgrad.interop.optax needs optax: pip install "xgrad[optax]"') from _error
 
-from ..base.declared import DeclaredPlace
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, register
 from ..tensor import Tensor
@@ -135,11 +134,6 @@ class Optimizer:
             raise KeyError('a parameter group needs "params"')
         params, names = named_parameters(group["params"])
         for p in params:
-            if isinstance(p, Tensor) and p._placed().__class__ is DeclaredPlace:
-                raise NotImplementedError(
-                    f"optax computes on JAX's devices, and a parameter is on the declared backend {p.device}: use an "
-                    "optimizer of xgrad.optim, or parameters on the CPU"
-                )
             if not isinstance(p, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is a {type(p).__name__}")
             if p._sparse:

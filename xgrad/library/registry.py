@@ -84,7 +84,7 @@ def put(operator: "OpOverload") -> None:
         space = NAMESPACES[schema.namespace] = OpNamespace(schema.namespace)
         if schema.namespace != "aten" and schema.namespace in vars(ops):
             _MODULES[schema.namespace] = vars(ops)[schema.namespace]
-            vars(ops)[schema.namespace] = space
+            setattr(ops, schema.namespace, space)
     packet = space._packets.get(schema.op_name)
     if packet is None:
         packet = space._packets[schema.op_name] = OpOverloadPacket(schema.namespace, schema.op_name)
@@ -107,7 +107,7 @@ def remove(operator: "OpOverload") -> None:
     if not space._packets:
         del NAMESPACES[schema.namespace]
         if schema.namespace in _MODULES:
-            vars(ops)[schema.namespace] = _MODULES.pop(schema.namespace)
+            setattr(ops, schema.namespace, _MODULES.pop(schema.namespace))
 
 
 def find(name: str) -> "OpOverload | None":

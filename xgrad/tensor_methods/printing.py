@@ -89,7 +89,7 @@ def _edges(array: Any, edge: int) -> Any:
 
 def _shown(array: Any) -> np.ndarray:
     """The shown elements, on the host; floats in a dtype that NumPy and Python know."""
-    where = declared_of(array)
+    where, of = declared_of(array), array
     if array.__class__ is Pending:
         array = array.evaluated("print")
     if array.size > options.threshold:
@@ -97,7 +97,7 @@ def _shown(array: Any) -> np.ndarray:
             array = array.addressable_data(0)
         with jax.ensure_compile_time_eval():  # now, and not as a part of a trace
             array = _edges(array, options.edgeitems)
-    values = np.asarray(array if where is None else where.runtime.sent(array, "print"))
+    values = np.asarray(array if where is None else where.runtime.sent(array, "print", of))
     return values.astype(np.float64) if values.dtype in dtypes.FLOATS else values
 
 

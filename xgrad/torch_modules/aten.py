@@ -9,7 +9,7 @@ from ..dispatch.tables import FUNCTIONS, METHODS, NAMESPACES, UNLOADED
 from ..ops import aten as _aten
 from ..ops.foreach import FOREACH
 
-# The words of which PyTorch makes the names of overloads.
+# PyTorch joins these words to names of overloads.
 _WORDS = """
 Device Dict IntList KN L List Other OutScalar OutTensor Q Scalar ScalarAndTensor ScalarList ScalarOpt ScalarOther
 ScalarSelf Self Sequence Storage Tensor TensorList U X a all alpha any array atol b beta bin bins bool ccol center

@@ -62,8 +62,8 @@ class Program:
     """The compiled programs of all chains that differ in their starts only."""
 
     __slots__ = (
-        "adjoint", "counts", "dtype", "placed", "root_dtype", "root_shape", "seen", "shape", "steps", "trailing", "updates",
-        "view", "write", "write_donated",
+        "adjoint", "counts", "dtype", "placed", "root_dtype", "root_shape", "seen", "shape", "steps", "trailing",
+        "updates", "view", "write", "write_donated",
     )  # fmt: skip
     root_dtype: np.dtype[Any]
     root_shape: Shape

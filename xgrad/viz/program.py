@@ -25,7 +25,7 @@ def program(f: Any = lazy, *args: Any, fold: bool | None = None, direction: str 
     `f` is one of
 
     - `xgrad.lazy` (the default): the queue of this thread, if operations are pending in a lazy block or on a lazy
-      backend, else the lazy program that ran last;
+      backend (of several, the newest), else the lazy program that ran last;
     - a function of `xgrad.compile`, with the arguments of a call, or without if it has run: its newest program;
     - a `jax.stages.Lowered` or `Compiled`, or the text of an optimized HLO program.
 
@@ -40,9 +40,9 @@ def program(f: Any = lazy, *args: Any, fold: bool | None = None, direction: str 
     >>> [box.title for box in drawing.scene.boxes]
     ['constant', 'mul', 'tanh']
     """
-    queue = next((queue for queue in queues() if queue.entries), None) if f is lazy else None
-    if queue is not None:
-        scene = _of_queue(queue, names_for(None, 1))
+    pending = [queue for queue in queues() if queue.entries] if f is lazy else []
+    if pending:
+        scene = _of_queue(pending[-1], names_for(None, 1))
     else:
         scene = scene_of_hlo(*_compiled(f, args, kwargs))
     scene = folded(scene, fold)

@@ -261,12 +261,17 @@ class EventList(list[Any]):
                 arrow = {"cat": "fwdbwd", "name": "fwdbwd", "id": event.id, "pid": process}
                 told.append({"ph": "s", "tid": maker.thread, "ts": maker.time_range.start, **arrow})
                 told.append({"ph": "f", "bp": "e", "tid": event.thread, "ts": event.time_range.start, **arrow})
-        opened = gzip.open if str(path).endswith(".gz") else open
-        with opened(path, "wt", encoding="utf-8") as file:
-            json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": told}, file)
+        write_trace(path, told)
 
     def __str__(self) -> str:
         return self.table()
+
+
+def write_trace(path: str | os.PathLike[str], events: list[dict[str, Any]]) -> None:
+    """Write a Chrome trace, which Perfetto shows, of events in its form; compressed if the name ends with .gz."""
+    opened = gzip.open if str(path).endswith(".gz") else open
+    with opened(path, "wt", encoding="utf-8") as file:
+        json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": events}, file)
 
 
 def _share(part: float, whole: float) -> str:

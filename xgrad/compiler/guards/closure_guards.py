@@ -332,12 +332,17 @@ class Surroundings(Noted):
         """Return True if code that ran has one of the names."""
         return not names.isdisjoint(self._asked)
 
+    def saw_numbers(self) -> bool:
+        """Return True if code that ran could read a group of an optimizer."""
+        return "param_groups" in self._names or not self._met.keys().isdisjoint(self.numbers)
+
     def adopt(self, owner: Any, key: Any, item: Any) -> None:
         """Take a new item of a dictionary, or attribute of an object, for one that was there before.
 
         Not if the function may have missed it there.  The caller puts it in its place.
         """
-        if self.asks(_ASKING | DYNAMIC):
+        seen = isinstance(owner, dict) or id(owner) in self._wholly or key in self._used.get(id(owner), NONE)
+        if self.asks(_ASKING) or (seen and id(owner) in self._met):
             return
         names, kind = (owner, OfMapping) if isinstance(owner, dict) else (vars(owner), OfObject)
         known = self._before.get(id(owner))

@@ -98,13 +98,13 @@ class OfMapping(Container):
         self.keys: list[Any] = list(self.before)
 
     def read(self, value: Any) -> dict[Any, Any]:
-        plain = type(value) is types.MappingProxyType or type(value).get is dict.get
+        kind: Any = type(value)
+        plain = kind is types.MappingProxyType or kind.get is dict.get
         return value if plain else dict(value)  # a subclass's `get` may take other keys
 
     def put(self, value: Any, key: Any, item: Any) -> None:
-        plain = (
-            collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-        )  # a subclass may put items in its own way
+        # Not by the methods of a subclass, which may put items in its own way.
+        plain = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
         if item is MISSING:
             plain.__delitem__(value, key)
         else:

@@ -87,7 +87,7 @@ class Noted:
         if isinstance(value, types.MethodType):
             return OfMethod(value, path, before)
         if isinstance(value, types.ModuleType):
-            if is_ours(value.__name__):
+            if is_ours(value.__name__) or is_ours(type(value).__module__):  # the modules of `as_torch()` too
                 return None
             return OfFixed(value, path, self._names | self._used.get(id(value), NONE), before)
         if isinstance(value, type):

@@ -18,6 +18,7 @@ from ...base.declared import DeclaredPlace
 from ...base.devices import Devices, device, kept, placement_of, same_placement, settled
 from ...base.dtypes import as_dtype
 from ...config import forward_levels, state
+from ...dispatch.argument_kinds import require_format
 from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast
@@ -227,6 +228,7 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 def _named(name: str, dtype: np.dtype) -> None:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        require_format(name, memory_format, self)
         return self if self._dtype is dtype else _convert(self, as_dtype(dtype))
 
     convert.__name__, convert.__doc__ = name, f"The tensor as {dtype.name}; itself if it is."

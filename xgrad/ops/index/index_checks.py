@@ -53,9 +53,9 @@ def check_range(index: Any, size: int, dim: int, negative: bool = False) -> None
 
 
 def require_integers(index: Any, name: str) -> None:
-    """Raise `IndexError` unless the dtype of an index is one of integers."""
-    if index.dtype.kind not in "iu":
-        raise IndexError(f"{name}(): Expected dtype int64 or int32 for index, but got {index.dtype.name}")
+    """Raise `RuntimeError` unless the dtype of an index is int64 or int32: one of bytes may be meant as a mask."""
+    if index.dtype not in (np.int32, np.int64):
+        raise RuntimeError(f"{name}(): Expected dtype int64 or int32 for index, but got {index.dtype.name}")
 
 
 def same_dtype(self: Any, source: Any, name: str) -> None:

@@ -253,4 +253,4 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 @internal(differentiable=False, samples=(sample(whole(0, 6, 4), sizes=(2, 3)),))
 def _unraveled(self, *, sizes):
     strides = np.cumprod((1, *sizes[:0:-1]))[::-1]
-    return tuple(self // int(s) % n for s, n in zip(strides, sizes))
+    return tuple((self // int(s) % n).astype(dtypes.default_integer()) for s, n in zip(strides, sizes))

@@ -117,7 +117,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return L
 
 
-_zero_at = internal("_first_zero", differentiable=False, samples=(sample(real(3)),))(first_zero)
+_zero_at = internal("_first_zero", differentiable=False, samples=(sample(real(3)), *COMPLEX))(first_zero)
 
 
 def _invertible(args: tuple, statics: tuple) -> None:
@@ -126,9 +126,7 @@ def _invertible(args: tuple, statics: tuple) -> None:
         check_info("cholesky_inverse", info, lambda i: f"The diagonal element {i} is zero: the matrix is singular.")
 
 
-@operator(
-    check=_invertible, samples=(sample(regular(3, 3)), sample(regular(2, 2, 2), upper=True)) + COMPLEX + SINGLE
-)
+@operator(check=_invertible, samples=(sample(regular(3, 3)), sample(regular(2, 2, 2), upper=True)) + COMPLEX + SINGLE)
 def cholesky_inverse(self, *, upper=False):
     """The inverse of L L^H (U^H U if `upper`), given the factor.
 

@@ -312,8 +312,7 @@ def logsigmoid(self):
 @functional(samples=REAL + COMPLEX)
 def softsign(self):
     """x / (1 + |x|)."""
-    x = as_float(self)
-    return x / (1 + magnitude(x))
+    return self / (1 + magnitude(as_float(self)))
 
 
 @functional(samples=REAL + COMPLEX)
@@ -340,8 +339,7 @@ def glu(self, *, dim=-1):
 
 @internal("rrelu_with_noise", samples=(sample(real(2, 3), key(), 0.125, 0.5), sample(real(), key(), 0.125, 0.5)))
 def _rrelu(self, key, lower, upper):
-    slope = jax.random.uniform(key, self.shape, self.dtype, lower, upper)
-    return jnp.where(self > 0, self, self * slope)
+    return jnp.where(self > 0, self, self * jax.random.uniform(key, self.shape, self.dtype, lower, upper))
 
 
 _rrelu.derivative(
@@ -361,8 +359,7 @@ def _prepare(x: Any, dim: Any, dtype: Any, name: str) -> tuple[Any, int]:
     """The array in its dtype, with at least one dimension."""
     x = x if dtype is None else cast(x, dtype)
     require_real_floating(x, name)
-    dim = wrap_dim(dim, x.ndim)
-    return x.reshape(x.shape or (1,)), dim
+    return x.reshape(x.shape or (1,)), wrap_dim(dim, x.ndim)
 
 
 @operator(out=True, samples=_ALONG)

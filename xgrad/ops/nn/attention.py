@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.declare import linear as linearly
-from ...dispatch.promotion import require_real_floating, require_same_dtype
+from ...dispatch.promotion import refuse_broader, require_real_floating, require_same_dtype
 from ...dispatch.samples import COMPLEX, key, real, sample, truth
 from ...execution.programs.half import precision_of
 from ...tensor import Tensor
@@ -103,6 +104,7 @@ def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_cau
     wide = jnp.promote_types(query.dtype, jnp.float32)
     options: Any = {"preferred_element_type": wide, "precision": precision_of(query, key, value)}
     scores = jnp.matmul(query, jnp.swapaxes(key, -1, -2), **options) * scale
+    refuse_broader(scores, attn_mask)
     allowed: Any = None
     if is_causal:
         allowed = jnp.tril(jnp.ones(scores.shape[-2:], bool))
@@ -149,6 +151,11 @@ def scaled_dot_product_attention(
         raise RuntimeError("Expected query, key, and value to all be at least 2 dimensional")
     if is_causal and attn_mask is not None:
         raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
+    if attn_mask is not None and attn_mask._dtype not in (dtypes.bool, dtypes.float32, query._dtype):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{attn_mask.dtype.name} and query.dtype: {query.dtype.name} instead."
+        )
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise RuntimeError(
             f"scaled_dot_product_attention: query {list(query.shape)}, key {list(key.shape)} and value "

@@ -1,5 +1,6 @@
 """grid_sample and affine_grid: sampling an image at computed places (PyTorch: GridSampler.cpp)."""
 
+import math
 from functools import partial
 from itertools import product
 from typing import Any
@@ -20,8 +21,8 @@ def _place(coordinate: Any, size: int, align_corners: bool) -> Any:
 
 
 def _clip(x: Any, size: int) -> Any:
-    """Clip to the range [0, size - 1]; the slope is 0 at and beyond both ends."""
-    return jnp.where(x <= 0, 0, jnp.where(x >= size - 1, size - 1, x)).astype(x.dtype)
+    """Clip to the range [0, size - 1]; the slope is 0 at and beyond both ends.  NaN is 0, as in PyTorch."""
+    return jnp.where(x > 0, jnp.where(x >= size - 1, size - 1, x), 0).astype(x.dtype)
 
 
 def _reflect(x: Any, low: float, high: float) -> Any:
@@ -50,8 +51,8 @@ def _fetch(x: Any, places: list[Any]) -> Any:
         within = within & (place >= 0) & (place < size)
         flat = flat * size + jnp.clip(place, 0, size - 1)
     rows = flat.astype(jnp.int32).reshape(x.shape[0], 1, -1)
-    found = jnp.take_along_axis(x.reshape(*x.shape[:2], -1), rows, axis=2).reshape(*x.shape[:2], *flat.shape[1:])
-    return jnp.where(within[:, None], found, 0)
+    found = jnp.take_along_axis(x.reshape(*x.shape[:2], math.prod(spatial)), rows, axis=2)
+    return jnp.where(within[:, None], found.reshape(*x.shape[:2], *flat.shape[1:]), 0)
 
 
 def _cubic(t: Any) -> list[Any]:

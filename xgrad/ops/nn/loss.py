@@ -21,6 +21,7 @@ from ...dispatch.promotion import (
     broadcast_shapes,
     promote,
     refuse_bool,
+    refuse_broader,
     refuse_complex,
     require_float,
     require_floating,
@@ -28,7 +29,6 @@ from ...dispatch.promotion import (
     scalar,
 )  # fmt: skip
 from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
-from ...errors import ShapeMismatchError
 from ..index.index_checks import on_host
 from ..pointwise.ends import logits_loss, quotient
 from ..reduce.norms import magnitude
@@ -112,12 +112,6 @@ def _huber(distance: Any, width: Any) -> Any:
     """distance²/2 up to `width`, linear beyond."""
     size = jnp.abs(distance)
     return jnp.where(size < width, 0.5 * distance * distance, width * (size - 0.5 * width))
-
-
-def check_broadcast(loss: Any, other: Any) -> None:
-    """Raise for a weight or target that would make the losses' shape a larger one."""
-    if other is not None and (wide := broadcast_shapes(loss.shape, other.shape)) != loss.shape:
-        raise ShapeMismatchError(f"output with shape {list(loss.shape)} doesn't match the broadcast shape {list(wide)}")
 
 
 def _check_beta(arrays: tuple, statics: tuple) -> None:
@@ -245,7 +239,7 @@ def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce
     if self.dtype != target.dtype:
         raise RuntimeError(f"Found dtype {torch_name(target.dtype)} but expected {torch_name(self.dtype)}")
     loss = _cross_entropy_of(self, target)
-    check_broadcast(loss, weight)
+    refuse_broader(loss, weight)
     return reduced(loss if weight is None else (loss * weight).astype(loss.dtype), size_average, reduce, reduction)
 
 
@@ -274,8 +268,8 @@ def binary_cross_entropy_with_logits(
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(self.shape)})")
     require_real_floating(self, "binary_cross_entropy_with_logits")
     require_float(target, "binary_cross_entropy_with_logits")
-    check_broadcast(self, weight)
-    check_broadcast(self, pos_weight)
+    refuse_broader(self, weight)
+    refuse_broader(self, pos_weight)
     if pos_weight is None:
         loss = logits_loss(self, target, target, jnp.ones_like(self))
     else:

@@ -13,6 +13,7 @@ from ...dispatch.promotion import (
     promote,
     promote_float,
     refuse_bool,
+    refuse_broader,
     refuse_complex,
     require_floating,
     scalar,
@@ -22,7 +23,7 @@ from ...tensor import Tensor
 from ..pointwise.ends import log1p_exp
 from ..reduce.distances import pairwise_distance
 from ..reduce.norms import p_norm
-from .loss import check_broadcast, everywhere, functional, reduced
+from .loss import everywhere, functional, reduced
 
 _LEGACY = "size_average=None, reduce=None, reduction='mean'"
 _X = real(2, 3)
@@ -96,7 +97,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None
 def soft_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
     require_floating(self, "soft_margin_loss")  # the result has the input's dtype
-    check_broadcast(self, target)
+    refuse_broader(self, target)
     if self.dtype not in dtypes.COMPLEX:
         refuse_complex(target, "soft_margin_loss")
     x, target = promote(self, target)

@@ -35,7 +35,11 @@ def uniform(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if dtype in dtypes.COMPLEX:
         re, im = in_a_row(jax.random.uniform, key, (2, *shape), dtypes.real_of(dtype))
         return jax.lax.complex(re, im)
-    return in_a_row(jax.random.uniform, key, shape, _drawn(dtype)).astype(dtype)
+    drawn = in_a_row(jax.random.uniform, key, shape, drawn_in(dtype))
+    if dtype.itemsize < 4:  # rounding would give 1: as many bits as the dtype has below 1, as in PyTorch
+        steps = 2.0 ** (jnp.finfo(dtype).nmant + 1)
+        drawn = jnp.floor(drawn * steps) / steps
+    return drawn.astype(dtype)
 
 
 def normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -44,7 +48,13 @@ def normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         least = np.nextafter(np.float32(-1), np.float32(0))
         inside = jax.lax.max(least, _unit(key) * (1 - least) + least)
         return (np.float32(np.sqrt(2)) * jax.lax.erf_inv(inside)).reshape(shape)
-    return in_a_row(jax.random.normal, key, shape, _drawn(dtype)).astype(dtype)
+    return in_a_row(jax.random.normal, key, shape, drawn_in(dtype)).astype(dtype)
+
+
+def exponential(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return numbers of the exponential distribution, in `drawn_in(dtype)`, none of them 0, as in PyTorch."""
+    dtype = drawn_in(dtype)
+    return jnp.maximum(jax.random.exponential(key, shape, dtype), jnp.finfo(dtype).eps / 2)
 
 
 def _unit(words: Any) -> Any:
@@ -52,8 +62,9 @@ def _unit(words: Any) -> Any:
     return jax.lax.bitcast_convert_type(words >> 9 | np.uint32(0x3F800000), jnp.float32) - 1
 
 
-def _drawn(dtype: Any) -> Any:
-    return jnp.float32 if dtype.itemsize == 1 else dtype
+def drawn_in(dtype: Any) -> Any:
+    """The dtype in which numbers are drawn: of bfloat16 jax.random draws 128 different ones, none beyond 3."""
+    return jnp.float32 if dtype in dtypes.FLOATS and dtype.itemsize < 4 else dtype
 
 
 def integers(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:

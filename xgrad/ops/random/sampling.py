@@ -5,6 +5,7 @@ gradient 0 in its parameters: nothing here is reparametrised.
 """
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 import jax
@@ -13,12 +14,14 @@ import numpy as np
 from jax.lax import stop_gradient
 
 from ...base import dtypes, threefry
+from ...base.limits import x64_for_now
 from ...batching.batched_tensor import batch_like
 from ...config import settings
 from ...dispatch.argument_kinds import require_int, require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import Operator, composite, internal, variant
 from ...dispatch.inplace import call_inplace
+from ...dispatch.promotion import require_floating
 from ...dispatch.samples import STOPPED, between, key, positive, real, sample
 from ...dispatch.wrong_arguments import require_tensor
 from ...random import Generator
@@ -28,7 +31,7 @@ from ..create.factories import checked_sizes, like, made
 from ..create.from_data import place, placement
 from ..index.index_checks import on_host
 from ..pointwise.arithmetic import zero
-from .draws import integers, uniform
+from .draws import drawn_in, exponential, integers, uniform
 from .draws import normal as normal_numbers
 from .keys import draw_early, draw_key, draw_words
 
@@ -114,10 +117,15 @@ def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:
     low, high = (int(v.item() if isinstance(v, Tensor) else v) for v in (low, high))
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if dtype in dtypes.COMPLEX:
+        raise RuntimeError(f"random_ handles integral, floating-point and boolean dtypes, but not {dtype.name}")
     wide = dtype if dtype in dtypes.INTEGERS else dtypes.default_integer()
     info = np.iinfo(wide)
-    if low < info.min or high - 1 > info.max:
-        raise OverflowError(f"the range from {low} to {high} is out of bounds for {wide.name}{dtypes.widen(wide)}")
+    most = 1 if dtype == dtypes.bool else float(jnp.finfo(dtype).max) if dtype in dtypes.FLOATS else info.max
+    if low < (0 if dtype == dtypes.bool else max(info.min, -most - 1)) or high - 1 > min(info.max, most):
+        raise OverflowError(
+            f"the range from {low} to {high} is out of bounds for {dtype.name}{dtypes.widen(wide) * (wide == dtype)}"
+        )
     # In a wider dtype the upper bound can exceed the largest value, which can be drawn then.
     return low, high if high <= info.max and high < 1 << 31 else np.asarray(high, _bound_dtype(wide, high))
 
@@ -191,7 +199,10 @@ def randperm(
 ) -> Tensor:  # fmt: skip
     """The integers from 0 to n - 1 in random order."""
     (n,) = checked_sizes(n)
-    statics = (n, dtypes.as_dtype(dtype), placement(device))
+    dtype = dtypes.as_dtype(dtype)
+    if n > _largest(dtype) + 1 or dtype == dtypes.bool:
+        raise RuntimeError(f"randperm: n = {n} is too large for {dtype.name}, which has no such numbers")
+    statics = (n, dtype, placement(device))
     return made(call(_randperm.operator, (draw_key(generator),), statics), requires_grad, out, "randperm")
 
 
@@ -220,6 +231,8 @@ def bernoulli(
 ) -> Tensor:
     """Ones with the probabilities in `input` (or `p`), else zeros, in the dtype of `input`."""
     require_tensor("bernoulli", input)
+    if p is None:
+        require_floating(input, "bernoulli")
     _require_range(input if p is None else p, 0, 1, "Expected p_in >= 0 && p_in <= 1: probabilities are from 0 to 1")
     return made(call(_bernoulli.operator, (input, draw_key(generator), p), ()), False, out, "bernoulli")
 
@@ -231,7 +244,8 @@ def _normal_of(mean, std, key):
     )
     dtype = mean.dtype if getattr(std, "weak_type", False) else std.dtype if getattr(mean, "weak_type", False) else wide
     shape: Any = jnp.broadcast_shapes(mean.shape, std.shape)
-    return normal_numbers(key, shape, dtype) * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)
+    drawn = normal_numbers(key, shape, drawn_in(dtype))
+    return (drawn * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)).astype(dtype)
 
 
 _normal_of.derivative(mean=zero, std=zero)
@@ -299,12 +313,17 @@ def multinomial(
 
 @internal("poisson", samples=(sample(positive(2, 3), key()),))
 def _poisson(self, key):
-    return jax.random.poisson(key, stop_gradient(self), self.shape).astype(self.dtype)
+    require_floating(self, "poisson")
+    rate = stop_gradient(self).astype(drawn_in(self.dtype))
+    with x64_for_now():  # an int32 would end at 2**31
+        return jax.random.poisson(key, rate, self.shape, jnp.int64).astype(self.dtype)
 
 
 @composite(method=False)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Poisson numbers with the rates in `input`, in its dtype."""
+    """Poisson numbers with the rates in `input`, in its dtype.  Raises `RuntimeError` for a negative rate."""
+    require_tensor("poisson", input)
+    _require_range(input, 0, np.inf, "invalid Poisson rate, expected rate to be non-negative")
     return call(_poisson.operator, (input, draw_key(generator)), ())
 
 
@@ -346,18 +365,18 @@ def _filler(name: str, defaults: dict[str, float | None], draw: Callable, valid:
 
 
 def _uniform_between(key: Any, shape: Any, dtype: Any, a: Any, b: Any) -> Any:
-    return uniform(key, shape, dtype) * (b - a) + a
+    return uniform(key, shape, dtype).astype(drawn_in(dtype)) * (b - a) + a
 
 
 def _normal_about(key: Any, shape: Any, dtype: Any, mean: Any, std: Any) -> Any:
-    return normal_numbers(key, shape, dtype) * std + mean
+    return normal_numbers(key, shape, drawn_in(dtype)) * std + mean
 
 
 _OF_WORDS = (_uniform_between, _normal_about)  # which draw of a key or of words
 
 _filler(
     "uniform_", {"from": 0.0, "to": 1.0}, _uniform_between,
-    lambda a, b: None if a <= b else "to return a [from, to) range, which is empty where from > to",
+    lambda a, b: None if a <= b and isfinite(b - a) else "to return a [from, to) range, neither empty nor infinite",
 )  # fmt: skip
 _filler(
     "normal_", {"mean": 0.0, "std": 1.0}, _normal_about,
@@ -365,22 +384,22 @@ _filler(
 )  # fmt: skip
 _filler(
     "log_normal_", {"mean": 1.0, "std": 2.0},
-    lambda key, shape, dtype, mean, std: jnp.exp(normal_numbers(key, shape, dtype) * std + mean),
+    lambda key, shape, dtype, mean, std: jnp.exp(normal_numbers(key, shape, drawn_in(dtype)) * std + mean),
     lambda mean, std: None if std > 0 else "std > 0.0",
 )  # fmt: skip
 _filler(
-    "exponential_", {"lambd": 1.0},
-    lambda key, shape, dtype, lambd: jax.random.exponential(key, shape, dtype) / lambd,
+    "exponential_", {"lambd": 1.0}, lambda key, shape, dtype, lambd: exponential(key, shape, dtype) / lambd,
     lambda lambd: None if lambd > 0 else "lambda > 0.0",
 )  # fmt: skip
 _filler(
     "cauchy_", {"median": 0.0, "sigma": 1.0},
-    lambda key, shape, dtype, median, sigma: jax.random.cauchy(key, shape, dtype) * sigma + median,
+    lambda key, shape, dtype, median, sigma: jax.random.cauchy(key, shape, drawn_in(dtype)) * sigma + median,
     lambda median, sigma: None if sigma > 0 else "sigma > 0.0",
 )  # fmt: skip
 _filler(
     "geometric_", {"p": None},
-    lambda key, shape, dtype, p: jax.random.geometric(key, p, shape),
+    # in floats: an int32 would end at 2**31
+    lambda key, shape, dtype, p: jnp.floor(jnp.log1p(-jax.random.uniform(key, shape)) / jnp.log1p(-p)) + 1,
     lambda p: None if p is not None and 0 < p < 1 else "p to be in (0, 1)",
 )  # fmt: skip
 

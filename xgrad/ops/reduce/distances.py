@@ -17,7 +17,7 @@ from ...dispatch.promotion import (
     require_real_floating,
     scalar,
     wrap_dim,
-)  # fmt: skip
+)
 from ...dispatch.samples import COMPLEX, real, sample
 from ..pointwise.ends import quotient
 from .norms import p_norm

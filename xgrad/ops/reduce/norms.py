@@ -255,9 +255,9 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
             "cdist only supports at least 2D tensors, and X1 and X2 must have the same number of columns, but got "
             f"{list(x1.shape)} and {list(x2.shape)}"
         )
-    for number, x in ((1, x1), (2, x2)):
+    for n, x in ((1, x1), (2, x2)):
         if x.dtype not in dtypes.FLOATS:
-            raise RuntimeError(f"cdist only supports floating-point dtypes, X{number} got: {dtypes.torch_name(x.dtype)}")
+            raise RuntimeError(f"cdist only supports floating-point dtypes, X{n} got: {dtypes.torch_name(x.dtype)}")
     x1, x2 = promote(x1, x2)
     difference = x1[..., :, None, :] - x2[..., None, :, :]
     if not difference.size:

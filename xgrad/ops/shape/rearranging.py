@@ -21,7 +21,7 @@ from ...engine.fit import expandable
 from ...tensor import Tensor
 from ...views.named.arguments import sizes_of, variadic
 from ..create.copying import fit_to
-from ..index.index_checks import on_host
+from ..index.index_checks import on_host, require_integers
 
 
 def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
@@ -124,6 +124,8 @@ def repeat_interleave(
         source, repeats, dim = None, input, 0
     elif dim is None:
         source, dim = input.reshape(-1), 0
+    if isinstance(repeats, Tensor):
+        require_integers(repeats, "repeat_interleave")
     if isinstance(repeats, Tensor) and repeats.ndim > 1:
         raise RuntimeError("repeat_interleave: `repeats` must be 0-dim or 1-dim tensor")
     if isinstance(repeats, Tensor) and source is not None and repeats.ndim and repeats.shape[0] != 1:

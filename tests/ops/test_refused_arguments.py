@@ -1,4 +1,4 @@
-"""Losses refuse what PyTorch refuses: dtypes, shapes, classes and weights that would give another number."""
+"""Losses and attention refuse what PyTorch does: dtypes, shapes, classes and weights that give another number."""
 
 import numpy as np
 import pytest
@@ -44,6 +44,10 @@ WRONG = {
     "a NaN width": ("smooth_l1_loss", F32, F32, None, None, "mean", float("nan")),
     "too many labels": ("ctc_loss", F32[:, None], INT[0], (2,), (1,)),
     "labels of another batch": ("ctc_loss", F32[:, None], INT, (2,), (1,)),
+    "a mask of integers": ("scaled_dot_product_attention", F32, F32, F32, INT[:, :2]),
+    "a mask of float64": ("scaled_dot_product_attention", F32, F32, F32, np.zeros((2, 2))),
+    "a mask that is too large": ("scaled_dot_product_attention", F32, F32, F32, np.zeros((5, 2, 2), "float32")),
+    "a mask of bools that is too large": ("scaled_dot_product_attention", F32[:1], F32, F32, np.ones((2, 2), bool)),
     "lengths that are not integers": ("ctc_loss", F32[:, None], INT[:1], np.float32([2]), (1,)),
 }
 
