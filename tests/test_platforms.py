@@ -54,10 +54,8 @@ def test_no_trace_of_one_platform_serves_another(first):
 
 
 def test_the_last_of_several_flags_counts_as_it_does_for_xla():
-    code = "import os, xgrad; seen = []; import jax; xgrad.ones(1); print(len(jax.devices()))"
-    read = (
-        "import re, os, xgrad.base.platforms as p; p.jax.devices = lambda: print(os.environ['PJRT_NPROC']); p.start()"
-    )
+    code = "import jax, xgrad; xgrad.ones(1); print(len(jax.devices()))"
+    read = "import os, xgrad.base.platforms as p; p.jax.devices = lambda: print(os.environ['PJRT_NPROC']); p.start()"
     flag = "--xla_force_host_platform_device_count="
     environment = {**os.environ, "XLA_FLAGS": f"{flag}1 {flag}2", "JAX_PLATFORMS": "cpu"}
     environment.pop("PJRT_NPROC", None)

@@ -1,7 +1,7 @@
 """The programs that a target is asked to compile: of a compiled function, a lazy block or a plain function of tensors.
 
-Each is traced anew, for the target's platform: what a step carries that has run, the CPU's form and shardings, is not
-in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
+Each is traced anew, for the target's platform, because the programs of a step that has run have the forms and shardings
+of the devices here.  Nothing is run, and no tensor, gradient, state or generator is changed.
 """
 
 import inspect

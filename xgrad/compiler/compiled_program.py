@@ -88,7 +88,7 @@ class Entry:
         self._bare = {"list": list, "tuple": tuple}.get(kind)
         if self._bare is not None and what != [("made", i) for i in range(len(traced.recipes))]:
             self._bare = None
-        self._straight: Callable[[list, list, list], Any] | None = None  # if the program changes nothing
+        self._straight: Callable[[list, list], Any] | None = None  # if the program changes nothing
 
     def check_unwritten(self, tensors: list[Any], copies: list[Any]) -> None:
         """Raise `PlacementError` if the function changes a tensor that `in_shardings` copied from the caller's."""

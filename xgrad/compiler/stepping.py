@@ -1,4 +1,7 @@
-"""Stepping: schedules (optim/lr_scheduler/) whose steps follow each run of the program that called them."""
+"""SteppingEntry: the program of a function that calls `scheduler.step()`; each run is followed by these steps.
+
+A step of a schedule (optim/lr_scheduler/) changes Python's numbers, which no program can.
+"""
 
 from typing import Any
 

@@ -1,4 +1,8 @@
-"""Samples of operators (dispatch/samples.py) as arrays: always the same numbers, away from each other."""
+"""Makes the arrays that an operator's samples (dispatch/samples.py) describe.
+
+The numbers are the same in each run, and no two of them are equal, so that a maximum, a sort or a derivative is
+determined.
+"""
 
 from typing import Any
 

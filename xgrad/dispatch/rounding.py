@@ -1,7 +1,7 @@
-"""The operators of the table that compute half precision in float32 (`execution/programs/half.py`): all but some.
+"""rounds_once: says which operators compute half precision in float32 (`execution/programs/half.py`): those that sum.
 
-Where a result is an operand's element, or a comparison of operands, float32 has nothing to add: copies of a table
-from which three rows are read cost memory, and a bound of 0.1 would no longer be the bfloat16 that equals it.
+Where a result is an operand's element, or a comparison of operands, float32 has nothing to add: a cast of a table from
+which three rows are read costs memory, and a bound of 0.1 would no longer be the bfloat16 that equals it.
 """
 
 

@@ -1,4 +1,8 @@
-"""SGD: stochastic gradient descent, with momentum (PyTorch: torch/optim/sgd.py)."""
+"""SGD: stochastic gradient descent, with momentum (PyTorch: torch/optim/sgd.py).
+
+`_update` is the step of one parameter: `p`, `g` and `s` are its value, gradient and state; `c` has the numbers that
+`_derive` computes of the hyperparameters, `o` the options that choose a program (rule.py).
+"""
 
 from typing import Any, ClassVar
 

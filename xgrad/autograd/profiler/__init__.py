@@ -333,7 +333,10 @@ class profile(_Recorder):
         )
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the events as a JSON file for chrome://tracing and Perfetto, operators tied to their nodes; zipped if it ends in .gz."""
+        """Write the events as a JSON file for chrome://tracing and Perfetto, operators tied to their nodes.
+
+        The file is compressed if its name ends in .gz.
+        """
         self.function_events.export_chrome_trace(path)
 
     def __repr__(self) -> str:

@@ -237,7 +237,7 @@ class EventList(list[Any]):
         return "\n".join([*top, rule, lines[0], rule, *lines[1:], rule, f"Self CPU time total: {_shown(total)}", ""])
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a Chrome trace, zipped if the name ends in .gz: each event, an arrow from each operator to its node."""
+        """Write a Chrome trace (compressed if its name ends in .gz): events, and arrows from operators to nodes."""
         process = os.getpid()
         told: list[dict[str, Any]] = []
         makers: dict[int, FunctionEvent] = {}

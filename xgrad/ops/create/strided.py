@@ -1,4 +1,7 @@
-"""Tensors with given strides: memory layouts, which exist only as views of a contiguous storage."""
+"""empty_strided, new_empty_strided, empty_permuted: tensors with given strides.
+
+XLA's arrays have no strides, so each is a view of a contiguous storage.
+"""
 
 from math import prod
 from typing import Any

@@ -1,4 +1,4 @@
-"""Masks: writing and reading where a tensor is true, and the indices of elements that are not zero.
+"""masked_fill, masked_scatter, masked_select and nonzero: elements where a tensor is true, and their indices.
 
 Where a result's size depends on values, the host reads these (one byte an element); a trace raises an error.
 """

@@ -272,9 +272,9 @@ linalg_vecdot.derivative(x=lambda grad, y, dim: conj(jnp.expand_dims(grad, dim))
 
 
 def blend(self: Any, product: Any, beta: Any, alpha: Any, name: str) -> Any:
-    """beta * self + alpha * product; with beta = 0 NaNs in self do not count, with alpha = 0 those of the product.
+    """beta * self + alpha * product; NaNs in self do not count if beta = 0, nor NaNs in the product if alpha = 0.
 
-    `addr` multiplies by 0, as PyTorch does.
+    `addr` multiplies by alpha = 0, as PyTorch does.
     """
     for number, what in ((beta, "beta"), (alpha, "alpha")):
         if dtypes.category(jnp.asarray(number).dtype) > max(1, dtypes.category(product.dtype)):
