@@ -223,11 +223,14 @@ class _Tracing:
         if self.out is not None:
             value, self.placed = put_out(self.out, value)
         outputs = self.outputs = Outputs(self.trace, self._outside)
-        self.result = outputs.plan(value)
-        self._check_returned(outputs.constants)
-        self.puts = self._changes(outputs)
-        self.effects = outputs.effects()
-        pulled = self._pull(outputs)
+        try:
+            self.result = outputs.plan(value)
+            self._check_returned(outputs.constants)
+            self.puts = self._changes(outputs)
+            self.effects = outputs.effects()
+            pulled = self._pull(outputs)
+        finally:
+            del outputs.outside  # it refers to this trace: the cycle would keep the arguments alive
         if not self.failures:
             self._check_refused()
         self.count = len(outputs.arrays)
