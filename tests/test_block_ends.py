@@ -57,6 +57,7 @@ BLOCKS = {
     "together": lambda: together("a test"),
     "outside_of_trace": outside_of_trace,
     "narrowing_refused": narrowing_refused,
+    "Stream": lambda: xgrad.Stream(xgrad.Backend("streams", cost=xgrad.Cost())),
 }
 
 # Classes whose `__exit__` is of Python: what an interrupt leaves there is no mode that changes results.
