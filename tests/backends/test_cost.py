@@ -85,6 +85,25 @@ def test_flops_by_dtype(execution):
     assert reported(slowest, lambda x: x @ x, (64, 64)).estimate().compute == pytest.approx(2)
 
 
+@pytest.mark.parametrize("execution", ["eager", "lazy"])
+@pytest.mark.parametrize(
+    ("formats", "dtype", "seconds"),
+    [
+        ({"products": "bfloat16"}, "float32", 1), ({"products": "bfloat16"}, "bfloat16", 1),
+        ({"products": "float32"}, "bfloat16", 1), ({"products": "tf32"}, "float32", 2),
+        ({"accumulate": "float32"}, "bfloat16", 1), ({"products": "float8_e4m3fn"}, "float32", 0.5),
+    ],
+)  # fmt: skip
+def test_products_count_at_the_format_in_which_they_multiply(formats, dtype, seconds, execution):
+    rates = {"float8_e4m3fn": 4 * 64**3, "bfloat16": 2 * 64**3, "*": 64**3}
+    given = dict(execution=execution, dtype=getattr(xgrad, dtype), **formats)
+    report = reported(ARITHMETIC | dict(flops=rates), lambda x: x @ x, (64, 64), **given)
+    assert report.estimate().compute == pytest.approx(seconds, rel=0.1)
+    shape = (1, 16, 8, 8), (16, 16, 3, 3)
+    report = reported(ARITHMETIC | dict(flops=rates), xgrad.nn.functional.conv2d, *shape, **given)
+    assert report.estimate().compute == pytest.approx(seconds * 36 * 16 * 16 * 9 / 64**3, rel=0.25)
+
+
 def test_bandwidth_by_dtype():
     cost = MEMORY | dict(bandwidth={"float32": MB, "bfloat16": 2 * MB})
     assert reported(cost, lambda x: x + 1, (512, 512)).estimate().memory == pytest.approx(2, rel=1e-4)

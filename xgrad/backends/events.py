@@ -25,6 +25,7 @@ class Launch(NamedTuple):
     writing: Any = None  # the jitted function that donates, if `jitted` does not
     spared: tuple[int, ...] = ()  # the operands that are copied for want of donation
     parts: tuple[str, ...] = ()  # the names of the programs that it is made of
+    rounds: bool = False  # True if the backend declares the formats of products
 
     def lower(self) -> Any:
         """Return the `jax.stages.Lowered` of its operands' shapes; with donation of what is `spared`."""
