@@ -98,7 +98,7 @@ def test_products_count_at_the_format_in_which_they_multiply(formats, dtype, sec
     rates = {"float8_e4m3fn": 4 * 64**3, "bfloat16": 2 * 64**3, "*": 64**3}
     given = dict(execution=execution, dtype=getattr(xgrad, dtype), **formats)
     report = reported(ARITHMETIC | dict(flops=rates), lambda x: x @ x, (64, 64), **given)
-    assert report.estimate().compute == pytest.approx(seconds, rel=0.1)
+    assert report.estimate().compute == pytest.approx(seconds, rel=0.25)
     shape = (1, 16, 8, 8), (16, 16, 3, 3)
     report = reported(ARITHMETIC | dict(flops=rates), xgrad.nn.functional.conv2d, *shape, **given)
     assert report.estimate().compute == pytest.approx(seconds * 36 * 16 * 16 * 9 / 64**3, rel=0.25)
