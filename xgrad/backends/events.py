@@ -113,6 +113,7 @@ class Events:
         self.transfers: dict[Transfer, Sum] = {}  # these, one by one
         self.lowered: set[str] = set()  # the operators whose lowerings were called
         self.between: Sum = Sum()  # chips, when an array gets another sharding
+        self.padding: Sum = Sum()  # of arrays that were made
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:

@@ -356,7 +356,7 @@ class Runtime(Counting):
         if self.stores is not None:
             self._storable(array)
         self.memory.admit(array, here)  # a program whose results were not known before
-        self.memory.hold(p)
+        self.memory.hold(p, self.reports)
         if self.clock is not None and self.reports:
             self.clock.made(p)
         return p
