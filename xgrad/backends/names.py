@@ -75,10 +75,11 @@ class DeviceModule:
 
     def default_stream(self, device: Any = None) -> Stream:
         """Return the stream of what runs outside of all blocks; its number is 0."""
-        if self._default is None:
-            self._default = Stream(self._backend)
-            self._default.number = 0
-        return self._default
+        stream = self._default
+        if stream is None:
+            stream = self._default = Stream(self._backend)
+            stream.number = 0
+        return stream
 
     def empty_cache(self) -> None:
         """Do nothing: what is not alive takes no memory."""
