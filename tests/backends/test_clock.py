@@ -274,8 +274,16 @@ def test_a_registered_backend_has_streams_by_its_name():
         event = xgrad.chip.Event(enable_timing=True)
         event.record()
         x = xgrad.ones(2, device="chip")
-        with xgrad.chip.stream(xgrad.chip.Stream()):
+        default = xgrad.chip.current_stream()
+        assert (default.stream_id, default is xgrad.chip.default_stream()) == (0, True)
+        with xgrad.chip.stream(xgrad.chip.Stream()) as side:
             x * 2
+            assert xgrad.chip.current_stream() is side
+            side.wait_stream(default)
+            with default:
+                assert xgrad.chip.current_stream() is default
+        default.synchronize()
+        assert default.query()
         xgrad.chip.synchronize()
         end = xgrad.chip.Event(enable_timing=True)
         end.record()

@@ -85,6 +85,25 @@ def test_flops_by_dtype(execution):
     assert reported(slowest, lambda x: x @ x, (64, 64)).estimate().compute == pytest.approx(2)
 
 
+@pytest.mark.parametrize("execution", ["eager", "lazy"])
+@pytest.mark.parametrize(
+    ("formats", "dtype", "seconds"),
+    [
+        ({"products": "bfloat16"}, "float32", 1), ({"products": "bfloat16"}, "bfloat16", 1),
+        ({"products": "float32"}, "bfloat16", 1), ({"products": "tf32"}, "float32", 2),
+        ({"accumulate": "float32"}, "bfloat16", 1), ({"products": "float8_e4m3fn"}, "float32", 0.5),
+    ],
+)  # fmt: skip
+def test_products_count_at_the_format_in_which_they_multiply(formats, dtype, seconds, execution):
+    rates = {"float8_e4m3fn": 4 * 64**3, "bfloat16": 2 * 64**3, "*": 64**3}
+    given = dict(execution=execution, dtype=getattr(xgrad, dtype), **formats)
+    report = reported(ARITHMETIC | dict(flops=rates), lambda x: x @ x, (64, 64), **given)
+    assert report.estimate().compute == pytest.approx(seconds, rel=0.25)
+    shape = (1, 16, 8, 8), (16, 16, 3, 3)
+    report = reported(ARITHMETIC | dict(flops=rates), xgrad.nn.functional.conv2d, *shape, **given)
+    assert report.estimate().compute == pytest.approx(seconds * 36 * 16 * 16 * 9 / 64**3, rel=0.25)
+
+
 def test_bandwidth_by_dtype():
     cost = MEMORY | dict(bandwidth={"float32": MB, "bfloat16": 2 * MB})
     assert reported(cost, lambda x: x + 1, (512, 512)).estimate().memory == pytest.approx(2, rel=1e-4)
@@ -147,9 +166,14 @@ def test_padding_to_tiles_takes_memory_and_time(execution):
     kept = [xgrad.ones(3, 2, device=chip), xgrad.ones(3, 2, device=chip, dtype=xgrad.bfloat16)]
     kept.append(xgrad.ones(5, device=chip, dtype=xgrad.int8))
     xgrad.sync()
-    assert chip._runtime.memory.used - before == 4096 + 4096 + 5
+    with chip.report() as report:
+        kept.append(xgrad.ones(4, device=chip))  # a vector is one row
+        kept.append(xgrad.tensor(1.0, device=chip))  # a number is as it is
+    assert chip._runtime.memory.used - before == 4096 + 4096 + 5 + 4096 + 4
+    assert report.as_dict()["padding of tiles"] == {"count": 1, "bytes": 4096 - 16}
+    assert "padding of tiles, of arrays made" in str(report)
     small = chip.replace(memory=4000)
-    with pytest.raises(xgrad.errors.OutOfMemoryError, match="Tried to allocate 4096 bytes"):
+    with pytest.raises(xgrad.errors.OutOfMemoryError, match="Tried to allocate 4096 bytes, in whole tiles, for"):
         xgrad.ones(3, 2, device=small).tolist()
 
 
@@ -220,6 +244,10 @@ def test_two_chips_send_one_another():
     ]
     assert report.estimate().between == pytest.approx(36e-3)
     assert report.as_dict()["between chips"] == {"count": 1, "bytes": 32}
+    sent = [(s.name, s.bytes) for s in report.timeline().spans if s.queue == "between chips"]
+    assert sent == [("all-reduce", 4), ("resharding", 32)]
+    assert report.as_dict()["collectives"] == {"all-reduce": {"count": 1, "bytes": 4}}
+    assert "all-reduce in programs" in str(report)
     found = report.timeline()
     assert found.exposed["between chips"] == pytest.approx(35e-3)
     with xgrad.mesh({"data": 2}, devices=pod):

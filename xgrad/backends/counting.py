@@ -24,6 +24,7 @@ class Counting:
     views: Any
     place: Any
     several: bool
+    rounds: bool
     stale: bool
     copying: bool
     clock: Clock | None
@@ -100,7 +101,10 @@ class Counting:
         passes, jitted = None if self.launching is None else self.launching.passes, program.run
         if passes is not None:
             jitted, writing = passes.jitted(program), writing and passes.written(writing)
-        launch = Launch(program.name, jitted, structs, False, shard is not None, donate, reads, writing, spared)
+        several = shard is not None
+        launch = Launch(
+            program.name, jitted, structs, False, several, donate, reads, writing, spared, rounds=self.rounds
+        )
         key = (*key, donate, spared)
         for events in self.reports:
             events.launch(key, launch)
@@ -120,7 +124,17 @@ class Counting:
             copied = tuple([i + 1 for i in queue.spared]) if part is fused else ()
             names = tuple([program.name for program in part.programs])
             launch = Launch(
-                name, part.jitted, [one(), *part.structs], count > 1, False, donate, part.reads, None, copied, names
+                name,
+                part.jitted,
+                [one(), *part.structs],
+                count > 1,
+                False,
+                donate,
+                part.reads,
+                None,
+                copied,
+                names,
+                self.rounds,
             )
             key = part, copied
             for events in self.reports:

@@ -25,6 +25,7 @@ class Launch(NamedTuple):
     writing: Any = None  # the jitted function that donates, if `jitted` does not
     spared: tuple[int, ...] = ()  # the operands that are copied for want of donation
     parts: tuple[str, ...] = ()  # the names of the programs that it is made of
+    rounds: bool = False  # True if the backend declares the formats of products
 
     def lower(self) -> Any:
         """Return the `jax.stages.Lowered` of its operands' shapes; with donation of what is `spared`."""
@@ -112,6 +113,7 @@ class Events:
         self.transfers: dict[Transfer, Sum] = {}  # these, one by one
         self.lowered: set[str] = set()  # the operators whose lowerings were called
         self.between: Sum = Sum()  # chips, when an array gets another sharding
+        self.padding: Sum = Sum()  # of arrays that were made
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:

@@ -98,7 +98,7 @@ class DeviceQueue(Queue):
         if self.runtime.clock is not None and self.runtime.reports:
             self.made = self.runtime.clock.numbers(alive)
         for p in alive:
-            memory.hold(p)
+            memory.hold(p, self.runtime.reports)
 
     def _one_by_one(self, failure: Exception) -> None:
         entries = self.entries
@@ -108,7 +108,7 @@ class DeviceQueue(Queue):
             for *_, results, _ in entries:
                 for p in results if results.__class__ is tuple else (results,):
                     if p.value is not None:
-                        self.runtime.memory.hold(p)
+                        self.runtime.memory.hold(p, self.runtime.reports)
 
 
 def _forget(entries: list[Any]) -> None:

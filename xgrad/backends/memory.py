@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import OutOfMemoryError
@@ -44,9 +45,12 @@ class Memory:
         """The bytes in use of the device that has most."""
         return max(self.on)
 
-    def hold(self, array: Any) -> None:
-        """Count an array, once, until nothing refers to it."""
+    def hold(self, array: Any, reports: Iterable[Any] = ()) -> None:
+        """Count an array, once, until nothing refers to it; its padding in the events of open `reports`."""
         devices, size = shares(array.value, self._numbers, self._tiles)
+        if reports and self._tiles is not None and (padding := size - shares(array.value, self._numbers)[1]):
+            for events in reports:
+                events.padding.add(padding)
         # The callback is C code: an interrupt in one of Python's would be swallowed, and its work lost.
         self._change(weakref.KeyedRef(array, self._dead.append, id(array)), devices, size)
 
@@ -101,10 +105,11 @@ class Memory:
         gc.collect()  # what only a cycle of references holds is dead
         if self.short_of(size, devices):
             full = max(devices, key=self.on.__getitem__)
+            whole = "" if self._tiles is None else ", in whole tiles,"
             raise OutOfMemoryError(
-                f"{self.name}:{full}{self._chip} out of memory. Tried to allocate {size} bytes for {what}, at {line}: "
-                f"{self.on[full]} of {self.budget} bytes are in use. Nothing was changed. Delete tensors that are not "
-                "needed any more, take smaller batches or a narrower dtype, or declare more: "
+                f"{self.name}:{full}{self._chip} out of memory. Tried to allocate {size} bytes{whole} for {what}, "
+                f"at {line}: {self.on[full]} of {self.budget} bytes are in use. Nothing was changed. Delete "
+                "tensors that are not needed any more, take smaller batches or a narrower dtype, or declare more: "
                 "backend.replace(memory=...)"
             )
 

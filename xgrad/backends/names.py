@@ -10,6 +10,7 @@ from typing import Any
 from ..base.declared import DeclaredPlace, registered
 from ..base.devices import device as device_of
 from ..base.devices import set_default_device
+from ..config import state
 from ..nn.module import Module
 from ..random import get_rng_state, manual_seed, set_rng_state
 from ..tensor import Tensor
@@ -22,6 +23,7 @@ class DeviceModule:
     def __init__(self, backend: Any) -> None:
         self.__name__ = f"xgrad.{backend.name}"
         self._backend = backend
+        self._default: Stream | None = None
         self.Stream = lambda device=None, priority=0: Stream(backend, priority=priority)
         self.Event = lambda enable_timing=False, **options: Event(backend, enable_timing=enable_timing, **options)
 
@@ -64,6 +66,19 @@ class DeviceModule:
 
     def stream(self, stream: Any) -> Any:
         """Return the stream, which is a block."""
+        return stream
+
+    def current_stream(self, device: Any = None) -> Stream:
+        """Return the stream of this thread's innermost block, else the default one."""
+        stream = state.stream
+        return stream if stream is not None and stream.of(self._backend._runtime) else self.default_stream()
+
+    def default_stream(self, device: Any = None) -> Stream:
+        """Return the stream of what runs outside of all blocks; its number is 0."""
+        stream = self._default
+        if stream is None:
+            stream = self._default = Stream(self._backend)
+            stream.number = 0
         return stream
 
     def empty_cache(self) -> None:

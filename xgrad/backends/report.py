@@ -12,7 +12,7 @@ from ..base.table import Row, Table, Tabled, axes, number, seconds, size
 from ..execution.programs.cost import cost_of
 from .clock import Log
 from .cost import Cost, Parts
-from .events import FROM, TO, Events
+from .events import FROM, TO, Events, Sum
 from .on_target import OnTarget
 from .simulation import Simulation, Works
 from .timeline import Timeline
@@ -243,12 +243,24 @@ class Report(Tabled):
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
             "transfers": [{**key._asdict(), **told(found)} for key, found in events.transfers.items()],
             "between chips": told(events.between),
+            "collectives": {kind: told(found) for kind, found in self._collectives().items()},
+            "padding of tiles": told(events.padding),
             "peak memory": events.peak,
             "bytes accessed": self.bytes_accessed if self._is_roofline else None,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
             "target": None if chip is None else chip.as_dict(),
             "timeline": None if estimate is None or events.log is None else self.timeline().as_dict(),
         }
+
+    def _collectives(self) -> dict[str, Sum]:
+        """Return how often programs had each kind of collective, and the bytes; nothing without a Cost, which asks."""
+        found: dict[str, Sum] = {}
+        for key, (launch, count) in self._events.launches.items():
+            for each in self._works.of(key).collectives if launch.spread and self._is_roofline else ():
+                counted = found.setdefault(each.kind, Sum())
+                counted.count += count
+                counted.bytes += count * each.bytes
+        return found
 
     def _unused(self) -> list[str]:
         """Return the operators whose lowerings were not called."""
@@ -320,7 +332,10 @@ class Report(Tabled):
             if len(those) > _MOST:
                 row("  others", f"{len(those) - _MOST} more lines, which as_dict() has")
         both("between chips, by resharding", events.between)
+        for kind, counted in self._collectives().items():
+            both(f"{kind} in programs", counted)
         row("peak memory", size(events.peak))
+        both("padding of tiles, of arrays made", events.padding)
         if self._is_roofline:
             row("bytes accessed", size(self.bytes_accessed))
         if (chip := self.on_target()) is not None:

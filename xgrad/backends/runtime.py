@@ -81,6 +81,7 @@ class Runtime(Counting):
         )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
         self.launching: Launching | None = None if plainly else Launching(self)
+        self.rounds: bool = (backend.products, backend.accumulate) != (None, None)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.clock: Clock | None = clock_of(self)  # None without a Cost: nothing is noted in its order
         self.copying: bool = False  # True while a write runs that copies its storage, for want of donation
@@ -355,7 +356,7 @@ class Runtime(Counting):
         if self.stores is not None:
             self._storable(array)
         self.memory.admit(array, here)  # a program whose results were not known before
-        self.memory.hold(p)
+        self.memory.hold(p, self.reports)
         if self.clock is not None and self.reports:
             self.clock.made(p)
         return p

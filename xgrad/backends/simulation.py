@@ -161,8 +161,9 @@ class Simulation:
         ready = max(self.now, self._order.get(entry.stream, 0.0), self._operands(entry))
         end = self._place(COMPUTE, entry, ready, self.cost.launch + parts.busy)
         self._order[entry.stream] = end
-        if parts.chips:
-            end = self._place(CHIPS, entry, end, parts.chips)
+        for each in self.works.of(key).collectives if parts.chips else ():
+            seconds = self.cost.between(each.sent, each.steps)
+            end = self._place(CHIPS, entry, end, seconds, each.bytes, each.kind)
         self._finish(entry, end)
 
     def _transfer(self, entry: Entry) -> None:
@@ -178,7 +179,7 @@ class Simulation:
         if entry.kind == TO_HOST:
             self.now = end  # it has the value then
 
-    def _place(self, queue: str, entry: Entry, ready: float, seconds: float, size: int = 0) -> float:
+    def _place(self, queue: str, entry: Entry, ready: float, seconds: float, size: int = 0, name: str = "") -> float:
         """Give a queue something to do once it is ready, where it first has the time for it; return when it is done."""
         start, chosen = min(
             [(_gap(busy, ready, seconds), n) for n, busy in enumerate(self._busy[queue])]
@@ -192,7 +193,7 @@ class Simulation:
             busy.insert(n, (start, end))
         while len(busy) > 1 and busy[0][1] <= self.now:  # nothing begins before the host has come to it
             busy.pop(0)
-        self._span(queue, entry.name, start, end, entry.stream, size)
+        self._span(queue, name or entry.name, start, end, entry.stream, size)
         return end
 
     def _operands(self, entry: Entry) -> float:

@@ -67,6 +67,7 @@ class Work:
             compiled = self._lowered.compile()
         found = cost_of(compiled)
         self.name, self.parts, self.fused, self.spread = launch.name, launch.parts, launch.fused, launch.spread
+        self._rounds = launch.rounds
         self.flops: float = found.flops or 0.0
         self.moved: float = found.bytes_accessed or 0.0
         given = launch.structs[1:] if launch.parts else launch.structs  # a queue's program has a unit, a number
@@ -98,7 +99,7 @@ class Work:
     def operations(self) -> tuple[Operation, ...]:
         """The parts of the program: operators if it has several, else the operations of StableHLO in one."""
         functions = {f.attributes["sym_name"].value: f for f in self._lowered.compiler_ir("stablehlo").body.operations}
-        inside = tuple(_operations(functions["main"].regions[0], functions))
+        inside = tuple(_operations(functions["main"].regions[0], functions, self._rounds))
         if not self.fused:
             return (Operation(self.name.rstrip("_"), (*self.operands,), (*self.results,), _flops(inside), inside),)
         calls = [n for n, each in enumerate(inside) if not each.name.startswith("stablehlo.")]
@@ -179,23 +180,33 @@ def _tensors(values: Any) -> tuple[Shaped, ...]:
     return tuple([Shaped(tuple(map(int, f[1].split("x")[:-1])), _named(f[2])) for f in found if f is not None])
 
 
-def _operations(region: Any, functions: Mapping[str, Any]) -> Iterator[Operation]:
-    """Yield the operations of a region; calls, and what has bodies, with what is inside."""
+def _operations(region: Any, functions: Mapping[str, Any], rounds: bool) -> Iterator[Operation]:
+    """Yield the operations of a region; calls, and what has bodies, with what is inside.
+
+    `rounds`: products have the operands that were rounded for them, before XLA's CPU compiler needs them wider.
+    """
     for block in region.blocks:
         for each in block.operations:
             op = each.operation
             if op.name.endswith("return"):
                 continue
-            operands, results = _tensors(op.operands), _tensors(op.results)
+            given = map(_narrow, op.operands) if rounds and op.name in _PRODUCTS else op.operands
+            operands, results = _tensors(given), _tensors(op.results)
             name, inside = op.name, ()
             if name in ("func.call", "call"):
                 callee = op.attributes["callee"].value
                 name = _PLAIN.sub("", callee).strip("_")
-                inside = tuple(_operations(functions[callee].regions[0], functions))
+                inside = tuple(_operations(functions[callee].regions[0], functions, rounds))
             elif name in _BODIES:
-                inside = tuple([o for part in op.regions for o in _operations(part, functions)])
+                inside = tuple([o for part in op.regions for o in _operations(part, functions, rounds)])
             count = _flops(inside) if inside else _flops_of(op, operands, results)
             yield Operation(name, operands, results, count, inside)
+
+
+def _narrow(value: Any) -> Any:
+    """Return what was cast to an operand, or the operand."""
+    cast = getattr(value.owner, "name", "") == "stablehlo.convert"
+    return value.owner.operands[0] if cast else value
 
 
 def _flops(operations: tuple[Operation, ...]) -> float:

@@ -47,24 +47,34 @@ def slice_read(array: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) ->
     return array
 
 
-def _repeat(new: Any, times: int) -> Any:
-    """Return each element of the last dimension several times; a long row goes by columns, which compiles in 1 s."""
-    *outer, n = new.shape
-    if outer or n <= ROW:
-        return jnp.broadcast_to(new[..., None], (*outer, n, times)).reshape(*outer, n * times)
+def _repeat(new: Any, times: int, dim: int) -> Any:
+    """Return each element of a dimension several times; a long row goes by columns, which compiles in 1 s."""
+    n = new.shape[dim]
+    if new.ndim > 1 or n <= ROW:
+        shape = (*new.shape[: dim + 1], times, *new.shape[dim + 1 :])
+        return jnp.broadcast_to(jnp.expand_dims(new, dim + 1), shape).reshape(
+            *shape[:dim], n * times, *shape[dim + 2 :]
+        )
     rows = -(-n // ROW)
     columns = jnp.pad(new, (0, rows * ROW - n)).reshape(rows, ROW).T
     many = jnp.broadcast_to(columns[:, None], (ROW, times, rows)).reshape(ROW * times, rows)
     return many.T.reshape(-1)[: n * times]
 
 
-def _spread(new: Any, steps: Shape) -> Any:
-    repeated = steps[-1] if forms().repeats else 1
-    new = lax.pad(new, jnp.zeros((), new.dtype), [(0, 0, k - 1) for k in (*steps[:-1], steps[-1] // repeated)])
-    if repeated > 1:
-        new = _repeat(new, repeated)[..., : (new.shape[-1] - 1) * repeated + 1]
-        hit = lax.broadcasted_iota(np.int32, new.shape, new.ndim - 1) % repeated == 0
-        new = jnp.where(hit, new, jnp.zeros((), new.dtype))
+def _spread(new: Any, starts: Sequence[Any], steps: Shape) -> Any:
+    """Return the elements `steps` apart, with zeros between them."""
+    # XLA's partitioner makes programs with wrong shapes of interior padding that goes to a constant place of an array
+    # on several devices, where the verifier refuses them: so there elements are repeated, and masked.
+    repeats = [
+        k > 1 and (not isinstance(start, Tracer) or (d == new.ndim - 1 and forms().repeats))
+        for d, (k, start) in enumerate(zip(steps, starts))
+    ]
+    zero = jnp.zeros((), new.dtype)
+    new = lax.pad(new, zero, [(0, 0, 0 if repeated else k - 1) for k, repeated in zip(steps, repeats)])
+    for d, (k, repeated) in enumerate(zip(steps, repeats)):
+        if repeated:
+            new = lax.slice_in_dim(_repeat(new, k, d), 0, (new.shape[d] - 1) * k + 1, axis=d)
+            new = jnp.where(lax.broadcasted_iota(np.int32, new.shape, d) % k == 0, new, zero)
     return new
 
 
@@ -80,7 +90,7 @@ def slice_write(array: Any, new: Any, starts: Sequence[Any], sizes: Shape, steps
         for d, k in enumerate(steps):
             if k > 1:
                 hit &= lax.broadcasted_iota(np.int32, extents, d) % k == 0
-        new = jnp.where(hit, _spread(new, steps), window)
+        new = jnp.where(hit, _spread(new, starts, steps), window)
     if extents == array.shape:
         return new
     return lax.dynamic_update_slice(array, new, starts, allow_negative_indices=False)
@@ -91,7 +101,7 @@ def slice_transpose(grad: Any, shape: Shape, starts: Sequence[Any], sizes: Shape
     if 0 in sizes:
         return jnp.zeros(shape, grad.dtype)
     if any(k > 1 for k in steps):
-        grad = _spread(grad, steps)
+        grad = _spread(grad, starts, steps)
     if grad.shape == shape:
         return grad
     return lax.dynamic_update_slice(jnp.zeros(shape, grad.dtype), grad, starts, allow_negative_indices=False)
