@@ -13,7 +13,7 @@ A view is a lens.  With its functions `read`, `write` and `adjoint`, for all roo
     two views of one root agree      what is written through one is read through the other
 
 The first that fails, on the smallest root and arguments, is named with them.  The smallest roots have whole numbers,
-which are easy to read; the larger ones, of which one has 300 rows, have numbers with all digits of their dtype.
+which are easy to read.  Larger ones have numbers with all digits of their dtype, and one of them has 300 rows.
 """
 
 import random
@@ -78,7 +78,7 @@ def _unfold(r: random.Random, shape: Shape) -> tuple[Any, ...]:
 
 
 def _dims(r: random.Random, shape: Shape, count: int) -> tuple[int, ...]:
-    """Return different dimensions, those of 3 or 300 elements as negative numbers."""
+    """Return different dimensions.  One of 3 or 300 elements is a negative number."""
     return tuple([dim if shape[dim] % 3 else dim - len(shape) for dim in r.sample(range(len(shape)), count)])
 
 
