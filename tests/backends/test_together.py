@@ -64,7 +64,7 @@ def test_what_it_lacks_ends_the_program_or_is_refused():
     inputs, compiled = leaves(chip), xgrad.compile(step)
     with chip.report() as report:
         compiled(*inputs)
-    assert [f["operator"] for f in report.as_dict()["fallbacks"]] == ["tanh", "tanh"]
+    assert [f["operator"] for f in report.as_dict()["fallbacks"]] == ["tanh", "TanhBackward0"]
     assert report.launches == 3
     refusing = chip.replace(fallback="error")
     x, w = leaves(refusing)
@@ -99,3 +99,21 @@ def test_what_was_noted_stays_valid_if_the_program_does_not_fit():
     with pytest.raises(OutOfMemoryError, match=r"out of memory\. Tried to allocate"):
         xgrad.compile(many)(x)
     np.testing.assert_array_equal(x.numpy(), VALUES + 1)
+
+
+@pytest.mark.parametrize("how", ["closure", "array", "tensor of the CPU", "number"])
+def test_a_compiled_function_without_the_backends_tensors_among_its_arguments_is_one_program(how):
+    chip = xgrad.Backend("chip")
+    x = xgrad.ones(4, device=chip)
+    function, args = {
+        "closure": (lambda: (x * 2).tanh().sum(), ()),
+        "array": (lambda a: (xgrad.tensor(a, device=chip) * 2 * x).tanh().sum(), (np.ones(4, "float32"),)),
+        "tensor of the CPU": (lambda a: (a.to(chip) * 2 * x).tanh().sum(), (xgrad.ones(4),)),
+        "number": (lambda a: (x * a).tanh().sum(), (2.0,)),
+    }[how]
+    compiled = xgrad.compile(function)
+    compiled(*args)
+    with chip.report() as report:
+        found = compiled(*args)
+    assert report.launches == 1
+    assert found.item() == pytest.approx(4 * np.tanh(2.0), rel=1e-5)

@@ -27,7 +27,7 @@ def test_the_host_computes_what_is_made_of_it_with_operator_and_line(execution):
     found = {(f["operator"], f["lack"]) for f in report.as_dict()["fallbacks"]}
     assert {
         ("index", "the StableHLO operation 'gather'"),  # forward
-        ("index", "the StableHLO operation 'scatter'"),  # backward
+        ("IndexBackward0", "the StableHLO operation 'scatter'"),  # backward
         ("topk", "the StableHLO operations 'sort', 'gather'"),
         ("view", "the StableHLO operation 'gather'"),
         ("adjoint", "the StableHLO operation 'scatter'"),
@@ -71,3 +71,17 @@ def test_an_own_view_makes_do_without_it():
 def test_what_cannot_be_declared(given, error, words):
     with pytest.raises(error, match=words):
         xgrad.Backend("npu", without_hlo=given)
+
+
+def test_a_derivative_is_named_and_a_lowering_with_its_own():
+    for fallback in ("error", "host"):
+        chip = xgrad.Backend("chip", without_hlo=["scatter"], fallback=fallback)
+        weight = xgrad.ones(4, 3, device=chip, requires_grad=True)
+        loss = xgrad.nn.functional.embedding(xgrad.tensor([1, 2], device=chip), weight).sum()
+        with chip.report() as report:
+            if fallback == "error":
+                with pytest.raises(xgrad.errors.BackendError, match=r"'embedding', in its derivative .*custom_vjp"):
+                    loss.backward()
+            else:
+                loss.backward()
+                assert "on the host: EmbeddingBackward0 at" in str(report)

@@ -50,6 +50,53 @@ def test_a_wrong_rule_is_named_by_its_law(rule, law):
     assert "diagonal(" in broken(rule)[law]
 
 
+def swapped(root, dim0, dim1):
+    return root.swapaxes(dim0, dim1)
+
+
+def swapped_write(root, new, dim0, dim1):
+    return new.swapaxes(dim0, dim1)
+
+
+@pytest.mark.parametrize(
+    "adjoint",
+    [
+        lambda grad, root, *args: swapped(grad.astype(jnp.bfloat16).astype(grad.dtype), *args),
+        lambda grad, root, *args: swapped(grad, *args) * (0.5 if root.shape[0] > 16 else 1),
+        lambda grad, root, *args: swapped(grad, *args) * (0.5 if root.shape[0] > 256 else 1),
+    ],
+    ids=["rounds", "wrong from 17 rows", "wrong from 257 rows"],
+)
+def test_an_adjoint_that_is_right_for_small_whole_numbers_alone_is_found(adjoint):
+    found = broken(xgrad.ViewRule(swapped, swapped_write, adjoint), "transpose")
+    assert [*found] == ["the adjoint transposes the read"]
+    assert len(found["the adjoint transposes the read"]) < 3000
+
+
+def test_a_part_that_the_rest_spoils_is_found():
+    def ones_at(root, dim, index):
+        return (jnp.arange(root.shape[dim]) == index % root.shape[dim]).astype(root.dtype)
+
+    def select(root, dim, index):
+        return jnp.tensordot(jnp.moveaxis(root, dim, -1), ones_at(root, dim, index), 1, precision="highest")
+
+    def put(root, new, dim, index):
+        at = ones_at(root, dim, index)
+        return jnp.moveaxis(jnp.moveaxis(root, dim, -1) * (1 - at) + new[..., None] * at, -1, dim)
+
+    assert [*broken(xgrad.ViewRule(read=select), "select")] == ["the rest does not matter"]
+    assert [*broken(xgrad.ViewRule(write=put), "select")] == ["the rest does not matter"]
+
+
+def test_negative_starts_are_among_the_arguments():
+    def read(root, dim, start, length):
+        return jax.lax.dynamic_slice_in_dim(root, max(start, 0), length, axis=dim % root.ndim)
+
+    assert "narrow(" in broken(xgrad.ViewRule(read=read), "narrow")["read shows the view"]
+    for name in ("narrow", "slice", "select", "diagonal", "permute", "unsqueeze"):
+        assert any(number < 0 for _, args, _ in laws.cases(name, FLOAT) for number in np.ravel(args) if number), name
+
+
 def test_a_rule_that_raises_is_wrong():
     assert "TypeError" in broken(xgrad.ViewRule(read=lambda root: root))["laws"]
 

@@ -273,3 +273,14 @@ def test_an_error_that_the_author_accepts_is_right_and_is_said(tmp_path):
     for part in (0, -1, True, "1%", float("inf"), float("nan")):
         with pytest.raises(ValueError, match=r"tolerances\['tanh'\] is a part of the largest element"):
             xgrad.conformance.run(chip, **asked, tolerances={"tanh": part})
+
+
+def test_the_legend_has_what_products_are_allowed():
+    chip = xgrad.Backend("chip", products="bfloat16", accumulate="float32")
+    report = xgrad.conformance.run(chip, operators="mv", dtypes=["float32"])
+    assert "(allowed: 64 in float32; with products 524288 in float32)" in str(report)
+
+
+def test_help_says_how_a_lowering_of_a_function_of_several_operators_is_called():
+    text = str(xgrad.nn.functional.embedding.__doc__)
+    assert "calls `f(weight, indices, *, padding_idx=" in text

@@ -132,7 +132,7 @@ class Runtime(Counting):
         if any(map(traced, operands)):
             lack = self.backend.fallback == "error" and self.lacks(program, operands)
             if lack:
-                raise self.refusal(program.operator or program.name, operands, lack)
+                raise self.refusal(program.operator or program.name, operands, lack, _derivative(program))
             return program.run(*map(plain, operands))
         if self.aliasing is not None and (known := self.aliasing.known(program, operands)) is not None:
             return known
@@ -267,7 +267,7 @@ class Runtime(Counting):
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
         """Run a program on the host because the backend lacks something; or refuse it."""
         if self.backend.fallback == "error":
-            raise self.refusal(program.operator or program.name, operands, lack)
+            raise self.refusal(program.operator or program.name, operands, lack, _derivative(program))
         reason = f"'{program.operator or program.name}', which {FALLBACK}"
         values = [plain(x, reason) for x in operands]
         if self.launching is not None:
@@ -282,7 +282,7 @@ class Runtime(Counting):
             structs = jax.tree.map(struct, values)
             key, launch = (program, kinds(values)), Launch(program.name, program.run, structs, False)
             for events in self.reports:
-                events.fallback(Fallback(program.operator or program.name, lack, here()), size)
+                events.fallback(Fallback(_derivative(program) or program.operator or program.name, lack, here()), size)
                 if program.lazy:
                     events.on_host.setdefault(key, [launch, 0])[1] += 1
             if self.clock is not None:
@@ -295,12 +295,14 @@ class Runtime(Counting):
         if (queue := queues().get(self.place)) is not None:
             queue.evaluate("a report")
 
-    def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
-        """Return the error for an operator that is computed nowhere."""
+    def refusal(self, name: str, operands: Any, lack: str, node: str = "") -> BackendError:
+        """Return the error for an operator that is computed nowhere; `node`: of its derivative, the name."""
         lowering = ", or a lowering of the operator" if "opera" in lack else ""
+        lowering += ", a `jax.custom_vjp`, which brings its own derivative" if lowering and node else ""
         shown = ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in operands if x.__class__ is Pending)
         return BackendError(
-            f"The operator '{name}' is not implemented for the backend '{self.backend.name}', which lacks {lack} "
+            f"The operator '{name}'{node and f', in its derivative {node},'} is not implemented for the backend "
+            f"'{self.backend.name}', which lacks {lack} "
             f"({shown or 'no operands'}, at {here()}). Compute it on the host, x.cpu(), and move the result back; or "
             f"declare fallback='host', which does so by itself{lowering}."
         )
@@ -427,6 +429,11 @@ class Runtime(Counting):
             transfer = Transfer(direction, why, here())
             for events in self.reports:
                 events.transfer(transfer, size)
+
+
+def _derivative(program: Any) -> str:
+    """Return the name of the node whose program it is; "" for the program of an operator itself."""
+    return program.name if program.operator and program.name.endswith("Backward0") else ""
 
 
 def _is_pending(x: Any) -> bool:

@@ -139,6 +139,9 @@ class CompiledFunction:
             if done:
                 return done[0]
         if found is None:
+            if runner.backends and not modes.eager():  # tensors of a declared backend that are not among the arguments
+                with together("the end of a compiled function"):
+                    return self._function(*args, **kwargs)
             return self._function(*args, **kwargs)
         entry, *given = found
         return entry.run(*given)

@@ -70,6 +70,13 @@ class Place:
         random = self.runtime and self.runtime.backend.random
         return None if random == "threefry" else random
 
+    @property
+    def products(self) -> dict[str, Any]:
+        """The formats of a declared backend's products and of their sums, if it declares any, for the report."""
+        backend = self.runtime and self.runtime.backend
+        formats = (None, None) if backend is None else (backend.products, backend.accumulate)
+        return {} if formats == (None, None) else {"products": [*formats]}
+
     def factor(self, dtype: Any, function: Any = None, arrays: Any = ()) -> float:
         """Return the factor of the tolerance for what a function of tensors computes; None: for what has products."""
         backend = self.runtime and self.runtime.backend

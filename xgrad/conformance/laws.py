@@ -7,11 +7,13 @@ A view is a lens.  With its functions `read`, `write` and `adjoint`, for all roo
     writing what is there            write(r, read(r)) = r
     the last write wins              write(write(r, n), m) = write(r, m)
     the rest stays                   write(r, n) = the write by xgrad's own steps
+    the rest does not matter         NaN or infinite outside of the part, the part is the same
     the adjoint transposes the read  <read(r), g> = <r, adjoint(g)>
     the gradient of a write          to n: read(c); to r: write(c, 0)
     two views of one root agree      what is written through one is read through the other
 
-The first that fails, on the smallest root and arguments, is named with them.
+The first that fails, on the smallest root and arguments, is named with them.  The smallest roots have whole numbers,
+which are easy to read.  Larger ones have numbers with all digits of their dtype, and one of them has 300 rows.
 """
 
 import random
@@ -34,15 +36,18 @@ from .records import WRONG, Check
 
 Shape = tuple[int, ...]
 _TRIES = 60  # roots with arguments that are drawn; those that are the same, or make no view, count too
-_CASES = 8
+_CASES = 6
+_ROWS = 300  # of the last case
+_SHOWN = 60  # elements of a counterexample's array
 
 _READ, _PUT_GET, _GET_PUT, _PUT_PUT = (
     "read shows the view", "a read gives what was written", "writing what is there", "the last write wins",
 )  # fmt: skip
-_REST, _ADJOINT, _GRADIENT, _TWO = (
-    "the rest stays", "the adjoint transposes the read", "the gradient of a write", "two views of one root agree",
+_REST, _OTHERS, _ADJOINT, _GRADIENT, _TWO = (
+    "the rest stays", "the rest does not matter", "the adjoint transposes the read", "the gradient of a write",
+    "two views of one root agree",
 )  # fmt: skip
-LAWS = (_READ, _PUT_GET, _GET_PUT, _PUT_PUT, _REST, _ADJOINT, _GRADIENT, _TWO)
+LAWS = (_READ, _PUT_GET, _GET_PUT, _PUT_PUT, _REST, _OTHERS, _ADJOINT, _GRADIENT, _TWO)
 
 Draw = Callable[[random.Random, Shape], tuple[Any, ...]]
 
@@ -53,13 +58,13 @@ def _dim(r: random.Random, shape: Shape) -> int:
 
 def _narrow(r: random.Random, shape: Shape) -> tuple[Any, ...]:
     dim = _dim(r, shape)
-    start = r.randrange(shape[dim])
-    return dim, start, r.randint(0, shape[dim] - start)
+    start = r.randrange(-shape[dim], shape[dim])
+    return dim, start, r.randint(0, shape[dim] - start % shape[dim])
 
 
 def _slice(r: random.Random, shape: Shape) -> tuple[Any, ...]:
     dim = _dim(r, shape)
-    return dim, r.randrange(shape[dim]), r.randint(1, shape[dim]), r.randint(1, 2)
+    return dim, r.randrange(-shape[dim], shape[dim]), r.choice((None, r.randint(1, shape[dim]))), r.randint(1, 2)
 
 
 def _select(r: random.Random, shape: Shape) -> tuple[Any, ...]:
@@ -69,19 +74,25 @@ def _select(r: random.Random, shape: Shape) -> tuple[Any, ...]:
 
 def _unfold(r: random.Random, shape: Shape) -> tuple[Any, ...]:
     dim = _dim(r, shape)
-    return dim, r.randint(1, shape[dim]), r.randint(1, 2)
+    return dim, r.randint(1, min(shape[dim], 3)), r.randint(1, 2)
+
+
+def _dims(r: random.Random, shape: Shape, count: int) -> tuple[int, ...]:
+    """Return different dimensions.  One of 3 or 300 elements is a negative number."""
+    return tuple([dim if shape[dim] % 3 else dim - len(shape) for dim in r.sample(range(len(shape)), count)])
 
 
 _ARGUMENTS: dict[str, Draw] = {
     "select": _select, "narrow": _narrow, "slice": _slice, "unfold": _unfold,
-    "diagonal": lambda r, shape: (r.randint(-1, 1), *r.sample(range(len(shape)), 2)),
-    "permute": lambda r, shape: (tuple(r.sample(range(len(shape)), len(shape))),),
+    "diagonal": lambda r, shape: (r.randint(-1, 1), *_dims(r, shape, 2)),
+    "permute": lambda r, shape: (_dims(r, shape, len(shape)),),
     "transpose": lambda r, shape: (_dim(r, shape), _dim(r, shape)),
     "movedim": lambda r, shape: ((_dim(r, shape),), (_dim(r, shape),)),
     "view": lambda r, shape: r.choice([(prod(shape),), (1, prod(shape)), (prod(shape[:-1]), shape[-1])]),
     "reshape": lambda r, shape: r.choice([(prod(shape),), (prod(shape), 1), (prod(shape[:-1]), shape[-1])]),
     "unflatten": lambda r, shape: (dim := _dim(r, shape), r.choice([(1, shape[dim]), (shape[dim], 1)])),
-    "squeeze": lambda r, shape: (_dim(r, shape),), "unsqueeze": lambda r, shape: (r.randint(0, len(shape)),),
+    "squeeze": lambda r, shape: (_dim(r, shape),),
+    "unsqueeze": lambda r, shape: (r.randint(-len(shape) - 1, len(shape)),),
     "expand": lambda r, shape: (r.randint(1, 3), *shape),
 }  # fmt: skip
 
@@ -89,8 +100,10 @@ _ARGUMENTS: dict[str, Draw] = {
 def cases(name: str, dtype: np.dtype) -> list[tuple[Shape, tuple[Any, ...], ViewChain]]:
     """Return random shapes and arguments that make the view, with its chain; the smallest root first."""
     r, found = random.Random(0), {}
-    for _ in range(_TRIES):
+    for tried in range(2 * _TRIES):
         shape = tuple([r.randint(1, 3) for _ in range(r.randint(1, 3))])
+        if tried >= _TRIES:  # the last is larger
+            shape = (_ROWS, *shape[1:]) if tried % 2 else (_ROWS, *shape[1:-1], _ROWS + 1)
         try:
             args = _ARGUMENTS[name](r, shape) if name in _ARGUMENTS else ()
             chain = ViewChain.root(shape, dtype).view(name, *args)
@@ -98,8 +111,12 @@ def cases(name: str, dtype: np.dtype) -> list[tuple[Shape, tuple[Any, ...], View
             continue  # this shape, or this dtype, does not have the view
         if not chain.is_root:
             found[shape, args] = chain
+            if tried >= _TRIES and prod(chain.shape):
+                break
     # Two of each size, so that larger roots are tried too.
-    order = sorted(found, key=lambda case: (prod(case[0]), len(case[0]), case))
+    order = sorted(
+        found, key=lambda case: (prod(case[0]), len(case[0]), case[0], repr(case[1]).count("-"), repr(case[1]))
+    )
     sizes: dict[int, int] = {}
     kept = []
     for shape, args in order:
@@ -112,11 +129,11 @@ def cases(name: str, dtype: np.dtype) -> list[tuple[Shape, tuple[Any, ...], View
 def checks(name: str, rule: ViewRule, dtype: np.dtype, place: Place) -> list[Check]:
     """Return a check for each law that a view in this dtype has; a broken one has its smallest counterexample."""
     done: dict[str, Check] = {}
-    for shape, args, chain in cases(name, dtype):
+    for n, (shape, args, chain) in enumerate(cases(name, dtype)):
         step = Ruled(rule, name, args, chain.steps)
         try:
             step.check(shape, dtype)
-            tried = [*_tried(step, chain, dtype)]
+            tried = [*_tried(step, chain, dtype, _digits if n > 2 else _numbers)]
             tried += [] if chain.overlaps else [_two_views(name, args, chain, place)]
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
@@ -130,11 +147,13 @@ def checks(name: str, rule: ViewRule, dtype: np.dtype, place: Place) -> list[Che
     return list(done.values())
 
 
-def _tried(step: Ruled, chain: ViewChain, dtype: np.dtype) -> Iterator[tuple[str, dict[str, Any], Any, Any]]:
+def _tried(
+    step: Ruled, chain: ViewChain, dtype: np.dtype, numbers: Callable[[Shape, np.dtype, int], Any]
+) -> Iterator[tuple[str, dict[str, Any], Any, Any]]:
     """Give (law, what it was tried on, what the rule gives, what it must give)."""
     shape = chain.root_shape
-    root = _numbers(shape, dtype, 0)
-    new, other = [_numbers(chain.shape, chain.dtype, seed) for seed in (1, 2)]
+    root = numbers(shape, dtype, 0)
+    new, other = [numbers(chain.shape, chain.dtype, seed) for seed in (1, 2)]
     seen, on = step.read_one(root), {"root": root}
     yield _READ, on, seen, chain.trace_replay(root)
     writable = not chain.overlaps
@@ -146,10 +165,19 @@ def _tried(step: Ruled, chain: ViewChain, dtype: np.dtype) -> Iterator[tuple[str
         yield _REST, on | {"new": new}, written, chain.trace_write_back(root, new)
     if dtype not in INEXACT or chain.dtype not in INEXACT:
         return
+    if writable:
+        rest = _infinite(shape, dtype)
+        over = chain.trace_write_back(rest, new)
+        yield _OTHERS, {"root": over}, step.read_one(over), new
+        yield _OTHERS, {"root": rest, "new": new}, step.write_one(rest, new), over
+        odd = _infinite(chain.shape, chain.dtype)
+        given = step.adjoint_one(odd, jax.ShapeDtypeStruct(shape, dtype))
+        yield _OTHERS, {"gradient": odd}, given, chain.trace_adjoint(odd)
     whole = step.adjoint_one(new, jax.ShapeDtypeStruct(shape, dtype))
     yield _ADJOINT, on | {"gradient": new}, _inner(seen, new), _inner(root, whole)
+    yield _ADJOINT, {"gradient": new}, whole, chain.trace_adjoint(new)
     if writable and dtype.kind != "c" and chain.dtype.kind != "c":
-        c = _numbers(shape, dtype, 3)
+        c = numbers(shape, dtype, 3)
         to_root, to_new = jax.vjp(step.write_one, root, new)[1](c)
         cleared = step.write_one(c, jnp.zeros_like(new))
         yield _GRADIENT, {"gradient": c}, jnp.ravel(to_root), jnp.ravel(cleared)
@@ -178,6 +206,20 @@ def _numbers(shape: Shape, dtype: np.dtype, seed: int) -> Any:
     return jnp.asarray((numbers % 2 == 1 if dtype.kind == "b" else numbers).reshape(shape).astype(dtype))
 
 
+def _digits(shape: Shape, dtype: np.dtype, seed: int) -> Any:
+    """Return an array of numbers with all digits of the dtype, of sizes from 1 to 2; whole ones if it has none."""
+    if dtype not in INEXACT:
+        return _numbers(shape, dtype, seed)
+    drawn = np.random.RandomState(seed)
+    parts = [drawn.uniform(1, 2, shape) * drawn.choice([-1, 1], shape) for _ in range(1 + (dtype.kind == "c"))]
+    return jnp.asarray((parts[0] + 1j * parts[1] if dtype.kind == "c" else parts[0]).astype(dtype))
+
+
+def _infinite(shape: Shape, dtype: np.dtype) -> Any:
+    """Return an array of NaN and infinities."""
+    return jnp.asarray(np.resize([np.nan, np.inf, -np.inf], shape).astype(dtype))
+
+
 def _inner(a: Any, b: Any) -> Any:
     return np.sum(np.conj(wide(a)) * wide(b)).real
 
@@ -187,14 +229,21 @@ def _same(ours: Any, theirs: Any, dtype: np.dtype, exactly: bool) -> bool:
     if a.shape != b.shape:
         return False
     if exactly or dtype not in INEXACT:
-        return bool(np.array_equal(a, b))
+        return bool(np.array_equal(a, b, equal_nan=a.dtype in INEXACT))
     limit = TOLERANCE[dtype.name] * epsilon(dtype) * max(1.0, float(np.max(np.abs(b), initial=0.0)))
     return bool(np.all(np.abs(a - b) <= limit))
 
 
 def _counterexample(name: str, args: tuple[Any, ...], given: dict[str, Any], ours: Any, theirs: Any) -> str:
-    on = ", ".join(f"{label} {np.asarray(array).tolist()}" for label, array in given.items())
-    return (
-        f"{name}({', '.join(map(repr, args))}) of {on} gives {np.asarray(ours).tolist()}, but must give "
-        f"{np.asarray(theirs).tolist()}"
-    )
+    on = ", ".join(f"{label} {_shown(array)}" for label, array in given.items())
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    at = ""
+    if ours.shape == theirs.shape and ours.size > _SHOWN:
+        place = tuple(np.argwhere(~((ours == theirs) | ((ours != ours) & (theirs != theirs))))[0].tolist())
+        ours, theirs, at = ours[place], theirs[place], f" at {list(place)}"
+    return f"{name}({', '.join(map(repr, args))}) of {on} gives {_shown(ours)}{at}, but must give {_shown(theirs)}"
+
+
+def _shown(array: Any) -> str:
+    array = np.asarray(array)
+    return str(array.tolist()) if array.size <= _SHOWN else f"of {list(array.shape)}"

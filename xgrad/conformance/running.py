@@ -145,4 +145,5 @@ def _facts(place: Place, patterns: list[str], columns: Sequence[np.dtype], exhau
         "device": place.name, "kind": place.kind, "xgrad": sys.modules["xgrad"].__version__, "jax": jax.__version__,
         "operators": patterns, "dtypes": names, "exhaustive": exhaustive, "samples": ", ".join(filter(None, parts)),
         **({} if place.target is None else {"compiled for": place.target.name}),
+        **place.products,
     }  # fmt: skip

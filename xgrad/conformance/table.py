@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ..base.table import Row, Table, rich_console
-from .measure import TOLERANCE
+from .measure import TOLERANCE, coarser
 from .on_chip import LONG
 from .records import COMPILES, ENDS, FAILED, GATHERS, REFUSED, RIGHT, SLOW, WRONG, Cell
 from .results import Results
@@ -60,7 +60,11 @@ def legend(report: Results) -> str:
             f"slow: over {LONG:g} s to compile; refused: by the compiler, or by xgrad in words; ENDS: the compiler's "
             f"process ends; FAILED: an error of xgrad's; {ABSENT}: not taken in this dtype, or no program"
         )
-    allowed = ", ".join(f"{TOLERANCE[d]:.0f} in {d}" for d in report.facts["dtypes"] if d in TOLERANCE)
+    dtypes = [d for d in report.facts["dtypes"] if d in TOLERANCE]
+    allowed = ", ".join(f"{TOLERANCE[d]:.0f} in {d}" for d in dtypes)
+    if formats := report.facts.get("products"):
+        coarse = [f"{TOLERANCE[d] * coarser(d, *formats):.0f} in {d}" for d in dtypes if coarser(d, *formats) > 1]
+        allowed += f"; with products {', '.join(coarse)}" if coarse else ""
     return (
         "ok, WRONG: with the largest error, in roundings of the dtype" + (f" (allowed: {allowed})" if allowed else "")
         + "; host: computed there, because the backend lacks it"

@@ -50,8 +50,13 @@ def _of_backends(function: Any) -> str:
     found = operators_of(function)
     if getattr(function, "operator", None) is None or len(found) != 1:
         names = ", ".join(f"`{name}`" for name in sorted(found) if not name.startswith("_"))
-        return names and f"\nAmong its operators: {names}.\n"
+        own = found.get(getattr(function, "__name__", ""))  # the operator of its name, which does the work
+        return names and f"\nAmong its operators: {names}.\n" + (_call_of(own) if own is not None else "")
     (op,) = found.values()
+    return _call_of(op)
+
+
+def _call_of(op: Operator) -> str:
     arguments = [*op.parameters] if op.variadic is None else [*op.parameters, f"*{op.variadic}"]
     statics = [f"{name}={op.defaults[name]!r}" if name in op.defaults else name for name in op.static_names]
     star = ["*"] * (bool(statics) and op.variadic is None)

@@ -40,7 +40,6 @@ def one_by_one(queue: Any, failure: Exception) -> None:
             if p.queue is queue:  # else it is a result in a transcript
                 p.value, p.queue = o, None
     put_back(queue, found)
-    queue.drop()
     if first is not None:
         failed, program, line = first
         error = out_of_memory(failed) or failed
@@ -58,7 +57,6 @@ def lose_some(queue: Any, failure: Exception) -> None:
         for *_, results, _ in queue.entries:
             give_up(results)
         put_back(queue, {})
-        queue.drop()
         raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
 
 
@@ -81,7 +79,6 @@ def settle_some(queue: Any, fused: Any, alive: list[Pending], given: list[Any], 
     for p in alive[len(arrays) :]:
         p.queue = None
     put_back(queue, dict(zip(fused.live, arrays)))
-    queue.drop()
     if gone := _lost_of(inputs):
         raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from failure
     error = out_of_memory(failure) or failure

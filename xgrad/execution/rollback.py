@@ -1,7 +1,8 @@
 """The values that in-place writes replaced, kept in case an operator fails and the new value is never computed.
 
 Invariant: a tensor that was written without a record has its old value back, as if the write had failed at its call.
-One whose write was recorded has not: its history belongs to the value that it would have.
+If that value was made of numbers alone (`zeros`: an optimizer's first state) and was not computed either, it is noted
+again.  One whose write was recorded has not: its history belongs to the value that it would have.
 """
 
 import weakref
@@ -9,6 +10,7 @@ from typing import Any
 
 from ..config import state
 from .pending import Pending
+from .shapes import NUMBERS
 
 
 def replaces(new: Any, old: Any, holder: Any, owner: Any) -> None:
@@ -35,9 +37,13 @@ def replaces(new: Any, old: Any, holder: Any, owner: Any) -> None:
 
 
 def put_back(queue: Any, found: dict[int, Any]) -> None:
-    """Give each holder of a value that was not computed what it had before.  `found`: what was computed, by code."""
+    """Give each holder of a value that was not computed what it had before; empty the queue.
+
+    `found`: what was computed, by code.
+    """
     entries, inputs = queue.entries, queue.inputs
     kept: dict[int, Any] = {}  # by holder: what it had before the first write that failed, and the last one's result
+    of_numbers: dict[int, Any] = {}  # by result: entries that need nothing else, which were not computed
     for stamp, number, code, old, holder, owner, grad_enabled in queue.writes:
         holder, owner = holder(), owner()
         if stamp is not entries or holder is None:
@@ -51,10 +57,30 @@ def put_back(queue: Any, found: dict[int, Any]) -> None:
             recorded = recorded or before
         elif code is not None:
             old = inputs[-code - 1] if code < 0 else queue.result(code) if code in found else None
+            if old is None and code >= 0 and _of_numbers(queue, entry := entries[code >> 8]):
+                old = entry[3]
+                of_numbers[id(old)] = entry
         kept[id(holder)] = holder, old, recorded, queue.result(number)
+    again: dict[int, Any] = {}  # by result: entries that are to be noted again
     for holder, old, recorded, new in kept.values():
         if old is not None and not recorded:
             _put(holder, old, new)
+            if id(old) in of_numbers:
+                again[id(old)] = of_numbers[id(old)]
+    queue.drop()
+    for program, codes, _, old, line in again.values():
+        new = queue.note(program, [inputs[-code - 1] for code in codes])
+        if new.__class__ is Pending and new.queue is queue:
+            old.queue, old.number = queue, new.number
+            queue.entries[-1] = (*queue.entries[-1][:3], old, line)
+
+
+def _of_numbers(queue: Any, entry: tuple[Any, ...]) -> bool:
+    """Return True for an entry with one result, which is of numbers alone."""
+    _, codes, _, results, _ = entry
+    return results.__class__ is Pending and all(
+        code.__class__ is int and code < 0 and queue.inputs[-code - 1].__class__ in NUMBERS for code in codes
+    )
 
 
 def _put(holder: Any, old: Any, new: Pending) -> None:
