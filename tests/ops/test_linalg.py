@@ -344,17 +344,16 @@ def test_older_norms_refuse_what_they_cannot_measure():
 
 @pytest.mark.exhaustive
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("options", [{}, {"N": 2, "increasing": True}, {"N": 5}, {"N": 1}])
+@pytest.mark.parametrize("options", [{}, {"N": 2, "increasing": True}, {"N": 5}])
 def test_vander_as_numpy(options):
     x = numbers(3)
     x[1] = 0
     out = xgrad.vander(xgrad.tensor(x, requires_grad=True), **options)
     np.testing.assert_allclose(out.detach().numpy(), np.vander(x, **options), rtol=1e-12)
-    if out.shape[1] > 1:  # PyTorch refuses: it multiplies in place what it must keep
-        point, weights, step = xgrad.tensor(x, requires_grad=True), numbers(*out.shape, seed=1), 1e-6
-        (xgrad.vander(point, **options) * xgrad.tensor(weights)).sum().backward()
-        slopes = (np.vander(x + step, **options) - np.vander(x - step, **options)) / (2 * step)
-        np.testing.assert_allclose(point.grad.numpy(), (slopes * weights).sum(1), atol=1e-6)
+    point, weights, step = xgrad.tensor(x, requires_grad=True), numbers(*out.shape, seed=1), 1e-6
+    (xgrad.vander(point, **options) * xgrad.tensor(weights)).sum().backward()
+    slopes = (np.vander(x + step, **options) - np.vander(x - step, **options)) / (2 * step)
+    np.testing.assert_allclose(point.grad.numpy(), (slopes * weights).sum(1), atol=1e-6)
 
 
 @pytest.mark.exhaustive
