@@ -287,6 +287,7 @@ def test_gradient_that_two_leaves_share_is_not_overwritten():
     np.testing.assert_array_equal(np.asarray(shard), 1)
 
 
+@pytest.mark.eager("lifetimes")
 def test_the_copy_of_a_root_gradient_lives_until_its_node_has_run():
     """A gradient that is an array of JAX's, which others may hold, enters as a copy."""
     seen = []
