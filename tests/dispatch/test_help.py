@@ -97,7 +97,9 @@ def test_texts_are_what_the_script_makes(part, make_help):
     done = subprocess.run([sys.executable, SCRIPTS / "make_help.py", *names], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for name in names:
-        assert str(FUNCTIONS_OF_ALL[f".{name}"].__doc__).strip() in done.stdout, f"run scripts/make_help.py: {name}"
+        shown = str(FUNCTIONS_OF_ALL[f".{name}"].__doc__)
+        made = shown.split("\n\nAmong its operators: ")[0].split("\n\nLowering: ")[0]  # what is said when it is shown
+        assert made.strip() in done.stdout, f"run scripts/make_help.py: {name}"
 
 
 @pytest.mark.parametrize("function", [xgrad.softmax, xgrad.Tensor.softmax, xgrad.ones(2).mul, xgrad.linalg.inv])
