@@ -1,5 +1,7 @@
 """What a compiled function returns with requires_grad is differentiated outside as what the eager one returns."""
 
+import io
+
 import pytest
 
 import xgrad
@@ -266,3 +268,28 @@ def test_the_name_of_the_node():
     assert y.grad_fn.name() == "CompiledFunctionBackward"
     assert len(y.grad_fn.next_functions) == 1
     assert repr(y).endswith("grad_fn=<CompiledFunctionBackward>)")
+
+
+class Buffered(io.TextIOBase):
+    """Like the `sys.stderr` of a notebook."""
+
+    def __init__(self):
+        self.buffers = {}
+
+    def write(self, text):
+        self.buffers = {**self.buffers, len(self.buffers): text}
+        return len(text)
+
+
+def test_what_is_written_to_a_stream_of_python_is_no_change():
+    stream = Buffered()
+
+    @xgrad.compile
+    def step(x):
+        stream.write("traced")
+        return x * 2
+
+    for _ in range(3):
+        assert step(xgrad.ones(2)).tolist() == [2, 2]
+    assert list(stream.buffers.values()) == ["traced"]
+    assert step.metrics().traces == 1

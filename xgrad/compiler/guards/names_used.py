@@ -8,6 +8,7 @@ look.
 """
 
 import functools
+import io
 import sys
 import threading
 import types
@@ -179,7 +180,9 @@ class Noted:
                 self._imports.setdefault(name, set()).update(names_in(code))
 
     def _is_log(self, value: Any) -> bool:
-        """Return True if all code that has the list only adds to it: then the list is not part of the computation."""
+        """Return True for what is no part of the computation: a stream of text, a list that all code only adds to."""
+        if issubclass(type(value), io.TextIOBase):  # a notebook's sys.stderr is an object of Python's, with buffers
+            return True
         variables = self._variables.get(id(value), ())
         for _, code in variables:
             if code not in self._otherwise:
