@@ -180,7 +180,7 @@ class Noted:
                 self._imports.setdefault(name, set()).update(names_in(code))
 
     def _is_log(self, value: Any) -> bool:
-        """Return True for a stream of text and for a list that all code only adds to: neither changes what is computed."""
+        """Return True for a stream of text, and a list that all code only adds to: results do not depend on it."""
         if issubclass(type(value), io.TextIOBase):  # a notebook's sys.stderr is an object of Python's, with buffers
             return True
         variables = self._variables.get(id(value), ())
