@@ -10,6 +10,13 @@ import xgrad
 number = itertools.count()
 
 
+def while_it_is_there(library, value):
+    """The value with the library, and without it."""
+    before = value()
+    library._destroy()
+    return before, value()
+
+
 def both(scenario):
     """Run `scenario(T, namespace, calls)` under both libraries; return what each gives, or the type of its error."""
     found = []
@@ -34,26 +41,20 @@ def both(scenario):
 def destroyed(T, space, owner, value):
     other = T.library.Library(space, "IMPL")
     other.impl("f", lambda x: x * 2, "CPU")
-    before = value()
-    other._destroy()
-    return before, value()
+    return while_it_is_there(other, value)
 
 
 def with_lib(T, space, owner, value):
     other = T.library.Library(space, "FRAGMENT")
     T.library.impl(f"{space}::f", "CPU", lambda x: x * 2, lib=other)
-    before = value()
-    other._destroy()
-    return before, value()
+    return while_it_is_there(other, value)
 
 
 def over_an_earlier_one(T, space, owner, value):
     owner.impl("f", lambda x: x * 2, "CPU")
     other = T.library.Library(space, "FRAGMENT")
     T.library.register_kernel(f"{space}::f", "cpu", lambda x: x * 3, lib=other)
-    before = value()
-    other._destroy()
-    return before, value()
+    return while_it_is_there(other, value)
 
 
 def of_another_namespace(T, space, owner, value):

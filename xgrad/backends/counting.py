@@ -124,18 +124,9 @@ class Counting:
             copied = tuple([i + 1 for i in queue.spared]) if part is fused else ()
             names = tuple([program.name for program in part.programs])
             launch = Launch(
-                name,
-                part.jitted,
-                [one(), *part.structs],
-                count > 1,
-                False,
-                donate,
-                part.reads,
-                None,
-                copied,
-                names,
-                self.rounds,
-            )
+                name, part.jitted, [one(), *part.structs], count > 1,
+                donate=donate, reads=part.reads, spared=copied, parts=names, rounds=self.rounds,
+            )  # fmt: skip
             key = part, copied
             for events in self.reports:
                 events.launch(key, launch)

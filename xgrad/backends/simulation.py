@@ -181,9 +181,7 @@ class Simulation:
 
     def _place(self, queue: str, entry: Entry, ready: float, seconds: float, size: int = 0, name: str = "") -> float:
         """Give a queue something to do once it is ready, where it first has the time for it; return when it is done."""
-        start, chosen = min(
-            [(_gap(busy, ready, seconds), n) for n, busy in enumerate(self._busy[queue])]
-        )  # fmt: skip
+        start, chosen = min([(_gap(busy, ready, seconds), n) for n, busy in enumerate(self._busy[queue])])
         busy, end = self._busy[queue][chosen], start + seconds
         n = bisect(busy, (start, end))
         if n and busy[n - 1][1] == start:

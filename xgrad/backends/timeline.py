@@ -58,11 +58,10 @@ class Timeline(Tabled):
             Row(f"exposed: {queue}", (seconds(value),), 1)
             for queue, value in self.exposed.items() if value and queue != HOST
         ]  # fmt: skip
+        where = {"in": "into", "out": "out of"}
         for name, moved in self.moves.items():
             told = f"{number(moved['count'])}, {size(moved['bytes'])}"
-            rows.append(
-                Row(f"moved {name}{'to' * (name == 'in')} the fast memory".replace("out the", "out of the"), (told,), 1)
-            )
+            rows.append(Row(f"moved {where[name]} the fast memory", (told,), 1))
         return rows
 
     def table(self) -> Table:
