@@ -10,6 +10,7 @@ docs/inside.md says more.
 
 __version__ = "0.1.0"
 
+import gc as _gc
 import importlib as _importlib
 import os as _os
 import sys as _sys
@@ -21,20 +22,25 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 try:
+    _collects = _gc.isenabled()
+    _gc.disable()  # a collection within the import walks over all objects of JAX: a quarter of the import's time
     from .compile_cache import enable_as_asked as _enable_as_asked
 
     _enable_as_asked()  # before there are programs
     from . import attach as attach
+    from . import ops as ops
 except Exception as _error:  # JAX is not installed, is too old, or does not fit its jaxlib or numpy
     from .cli.requirements import clashes as _clashes
 
     for _clash in _clashes():
         _error.add_note(f"{_clash.what}: {_clash.command}")
     raise
+finally:
+    if _collects:
+        _gc.enable()
 from . import autograd as autograd
 from . import linalg as linalg
 from . import nn as nn
-from . import ops as ops
 from . import overrides as overrides
 from . import random as random
 from . import special as special
