@@ -22,7 +22,7 @@ def _coefficients(h: Any, s: Any, o: Any) -> Any:
     scalars = {
         **vars(h),
         "step_size": h.lr / -jnp.expm1(step * h.log1),  # lr / (1 - beta1 ** step)
-        "root": jnp.sqrt(-jnp.expm1(step * h.log2)),
+        "of_root": 1 / jnp.sqrt(-jnp.expm1(step * h.log2)),  # XLA would make a program of each parameter's division
     }
     return scalars, {"step": step}
 
@@ -37,7 +37,7 @@ def _update(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
     new, scale = {"exp_avg": average, "exp_avg_sq": square}, square
     if o.amsgrad:
         scale = new["max_exp_avg_sq"] = jnp.maximum(s["max_exp_avg_sq"], square)
-    return p - c.step_size * average / (jnp.sqrt(scale) / c.root + c.eps), new
+    return p - c.step_size * average / (jnp.sqrt(scale) * c.of_root + c.eps), new
 
 
 class Adam(ByRule):

@@ -49,7 +49,7 @@ def _nadam_coefficients(h: Any, s: Any, o: Any) -> Any:
     product = s["mu_product"] * mu
     scalars = {
         **vars(h),
-        "correction2": -jnp.expm1(step * h.log2),
+        "of_square": -1 / jnp.expm1(step * h.log2),
         "of_grad": h.lr * (1 - mu) / (1 - product),
         "of_average": h.lr * mu_next / (1 - product * mu_next),
     }
@@ -58,7 +58,7 @@ def _nadam_coefficients(h: Any, s: Any, o: Any) -> Any:
 
 def _nadam(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
     p, g, average, square = _moments(p, g, s, c, o)
-    root = jnp.sqrt(square / c.correction2) + c.eps
+    root = jnp.sqrt(square * c.of_square) + c.eps
     return p - c.of_grad * g / root - c.of_average * average / root, {"exp_avg": average, "exp_avg_sq": square}
 
 
