@@ -1,6 +1,8 @@
 """What a compiled function returns with requires_grad is differentiated outside as what the eager one returns."""
 
 import io
+import logging
+import types
 
 import pytest
 
@@ -292,4 +294,47 @@ def test_what_is_written_to_a_stream_of_python_is_no_change():
     for _ in range(3):
         assert step(xgrad.ones(2)).tolist() == [2, 2]
     assert list(stream.buffers.values()) == ["traced"]
+    assert step.metrics().traces == 1
+
+
+NOTEBOOK = '''
+import io
+
+class Session:
+    def __init__(self):
+        self.message_count, self.values = 0, {}
+
+    def send(self, text):
+        self.message_count += 1
+        self.values["last"] = text
+
+class OutStream(io.TextIOBase):
+    def __init__(self, session):
+        self.session = session
+
+    def write(self, text):
+        self.session.send(text)
+        return len(text)
+'''
+
+
+def test_a_logger_of_a_notebook_may_write_in_a_trace():
+    """Its stream counts the messages in an object of ipykernel's; such a step was refused."""
+    kernel = types.ModuleType("ipykernel.iostream")
+    exec(compile(NOTEBOOK, "/site-packages/ipykernel/iostream.py", "exec"), vars(kernel))
+    session = kernel.Session()
+    log = logging.getLogger("tests.notebook")
+    log.addHandler(handler := logging.StreamHandler(kernel.OutStream(session)))
+
+    @xgrad.compile
+    def step(x):
+        log.warning("traced")
+        return x * 2
+
+    try:
+        for _ in range(3):
+            assert step(xgrad.ones(2)).tolist() == [2, 2]
+    finally:
+        log.removeHandler(handler)
+    assert session.message_count >= 1
     assert step.metrics().traces == 1

@@ -33,6 +33,9 @@ _MACHINERY = frozenset({
     "etils",  # JAX opens the files of its compile cache with it
 })  # fmt: skip
 
+# The packages through which a notebook's code prints, whose objects count messages.
+_NOTEBOOK = frozenset({"IPython", "comm", "ipykernel", "ipywidgets", "jupyter_client", "tornado", "traitlets", "zmq"})
+
 LIBRARIES = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 
@@ -135,6 +138,11 @@ def is_ours(module: Any) -> bool:
     return _top(module) in _OURS
 
 
+def is_notebook(module: Any) -> bool:
+    """Return True for the name of a module through which a notebook prints: no result depends on its objects."""
+    return _top(module) in _NOTEBOOK
+
+
 def is_library(names: dict[Any, Any]) -> bool:
     """Return True if a module, known by its globals, belongs to an installed library, or to xgrad itself."""
     module, file = names.get("__name__"), str(names.get("__file__") or "")
@@ -158,6 +166,6 @@ def kind_of(frame: Any) -> int:
     top = _top(module)
     if module.startswith(STATEFUL):
         return READING
-    if top in _OURS or top in _MACHINERY or top.startswith("namedtuple_"):
+    if top in _OURS or top in _MACHINERY or top in _NOTEBOOK or top.startswith("namedtuple_"):
         return IGNORED
     return STDLIB if top in sys.stdlib_module_names else LOOKED_AT

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .code import globals_in, imports_in, is_library, is_ours, names_in, not_only_added_to
+from .code import globals_in, imports_in, is_library, is_notebook, is_ours, names_in, not_only_added_to
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guard import Container, Path
 from .hyperparameters import HyperparameterGuard, Hyperparameters, ReportedNumbers, signs
@@ -65,6 +65,8 @@ class Noted:
 
     def _made(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)
+        if is_notebook(kind.__module__):
+            return None
         numbers = self.numbers.get(id(value))
         if numbers is not None:
             found = OfGroup(value, path, before)
