@@ -1,6 +1,7 @@
 """Where the time of first runs goes, by program, and the line that a terminal shows while XLA works."""
 
 import contextlib
+import io
 import os
 import pty
 import re
@@ -158,17 +159,17 @@ def terminal(monkeypatch):
 
 
 def slow_to_compile(number):
-    """Compile a program that no test has, which takes XLA a while."""
-    x = xgrad.ones(5)
+    """Compile a program of the size `number`, which no test has, and which takes XLA a while."""
+    x = xgrad.ones(number)
     with xgrad.lazy():
         for i in range(40):
-            x = (x * 2).sin() @ xgrad.ones(5, 5) + (number + i)
+            x = (x * 2).sin() @ xgrad.ones(number, number) + i
     return x.sum().item()
 
 
 def test_a_terminal_shows_the_line_while_xla_compiles_and_nothing_afterwards(terminal):
     with terminal:
-        slow_to_compile(1)
+        slow_to_compile(5)
         assert terminal.is_blank()
     line = r"xgrad: compiling (program \d+|\d+ of \d+ programs), \d+ s, slow_to_compile at test_compiles.py:\d+"
     assert re.search(line, terminal.text), terminal.text
@@ -189,6 +190,21 @@ def test_the_thread_that_compiles_last_erases_the_line(terminal):
         assert shown.shown == 0
         assert terminal.is_blank()
     assert terminal.text.count("xgrad: compiling") == 1
+
+
+def test_a_notebook_shows_it_too(terminal):
+    class OutStream(io.StringIO):
+        __module__ = "ipykernel.iostream"
+
+    with terminal:
+        sys.stderr = stream = OutStream()
+        slow_to_compile(7)
+        ends = time.monotonic() + 5
+        while stream.getvalue().rpartition("\r")[2] and time.monotonic() < ends:
+            time.sleep(0.02)
+    assert "\rxgrad: compiling" in stream.getvalue()
+    assert stream.getvalue().endswith("\r")
+    assert terminal.text == ""
 
 
 @pytest.mark.parametrize("why", ["switched off", "soon over", "no terminal", "closed", "none"])

@@ -1,4 +1,4 @@
-"""Compiles of this process: where the time of first runs goes, and a line in the terminal while XLA works.
+"""Compiles of this process: where the time of first runs goes, and a line in the terminal or notebook while XLA works.
 
 JAX says when it begins and ends to trace, to lower and to compile, in the thread that does it.  One of them may happen
 within another, whose own seconds are the rest.
@@ -90,7 +90,7 @@ class Recorder:
             if own and not self.watched and os.environ.get("XGRAD_PROGRESS") != "0":
                 # Standard error may be closed, replaced or missing, and the interpreter may end: no more threads.
                 with suppress(OSError, ValueError, AttributeError, RuntimeError):
-                    if sys.stderr.isatty():
+                    if sys.stderr.isatty() or _in_notebook():
                         threading.Thread(target=self._watch, name="xgrad progress", daemon=True).start()
                         self.watched = True
 
@@ -144,7 +144,17 @@ class Recorder:
         if text or self.shown:
             with suppress(OSError, ValueError, AttributeError):
                 blank, self.shown = " " * self.shown, len(text)
-                os.write(sys.stderr.fileno(), f"\r{blank}\r{text}".encode(errors="replace"))
+                line = f"\r{blank}\r{text}"
+                if _in_notebook():
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+                else:
+                    os.write(sys.stderr.fileno(), line.encode(errors="replace"))
+
+
+def _in_notebook() -> bool:
+    """Return True if standard error is a notebook's output, which is not a terminal, and has no file of its own."""
+    return type(sys.stderr).__module__.startswith("ipykernel.")
 
 
 recorder: Recorder = Recorder()
@@ -155,8 +165,8 @@ jax.monitoring.register_event_duration_secs_listener(recorder.end)
 def metrics() -> CompileMetrics:
     """Return where the time of first runs went: tracing, lowering, compiling, the compile cache, the slowest programs.
 
-    While xgrad's programs are compiled for more than 3 seconds, a line in the terminal says so; XGRAD_PROGRESS=0 in the
-    environment leaves it out.
+    While xgrad's programs are compiled for more than 3 seconds, a line in the terminal or notebook says so;
+    XGRAD_PROGRESS=0 in the environment leaves it out.
 
     >>> import xgrad
     >>> before = xgrad.compile_cache.metrics().programs
