@@ -297,7 +297,7 @@ def test_what_is_written_to_a_stream_of_python_is_no_change():
     assert step.metrics().traces == 1
 
 
-NOTEBOOK = '''
+NOTEBOOK = """
 import io
 
 class Session:
@@ -315,7 +315,7 @@ class OutStream(io.TextIOBase):
     def write(self, text):
         self.session.send(text)
         return len(text)
-'''
+"""
 
 
 def test_a_logger_of_a_notebook_may_write_in_a_trace():

@@ -33,8 +33,10 @@ _MACHINERY = frozenset({
     "etils",  # JAX opens the files of its compile cache with it
 })  # fmt: skip
 
-# The packages through which a notebook's code prints, whose objects count messages.
-_NOTEBOOK = frozenset({"IPython", "comm", "ipykernel", "ipywidgets", "jupyter_client", "tornado", "traitlets", "zmq"})
+# The packages through which a notebook's code prints, whose objects count messages; and those that they call, which a
+# function may call too: the values of widgets are traitlets.
+_NOTEBOOK = frozenset({"IPython", "ipykernel", "jupyter_client", "zmq"})
+_CALLED = sys.stdlib_module_names | {"tornado", "traitlets"}
 
 LIBRARIES = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _PACKAGES = ("/site-packages/", "/dist-packages/")
@@ -168,4 +170,4 @@ def kind_of(frame: Any) -> int:
         return READING
     if top in _OURS or top in _MACHINERY or top in _NOTEBOOK or top.startswith("namedtuple_"):
         return IGNORED
-    return STDLIB if top in sys.stdlib_module_names else LOOKED_AT
+    return STDLIB if top in _CALLED else LOOKED_AT
