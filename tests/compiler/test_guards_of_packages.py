@@ -179,6 +179,20 @@ PACKAGE = """
             return x
         return x * _cache
 
+    class Registry:
+        def __init__(self):
+            self.sizes = []
+
+        def count(self, size):
+            if size not in self.sizes:
+                self.sizes.append(size)
+            return len(self.sizes)
+
+    registry = Registry()
+
+    def registers(x):
+        return x * registry.count(len(x))
+
     @functools.lru_cache
     def looked_up(k):
         return Inner()
@@ -361,6 +375,16 @@ def test_a_package_that_remembers_is_traced_again(package):
     assert compiled.metrics().traces == 2
     package._cache = 5.0
     assert compiled(x).tolist() == [5.0] * 3
+
+
+@pytest.mark.unverified("what a trace appends to a package's list stays, and the eager run after it meets it")
+def test_a_package_that_appends_is_traced_again(package):
+    """It was an IndexError."""
+    compiled, x = xgrad.compile(lambda x: package.registers(x)), xgrad.ones(3)
+    assert [compiled(x).tolist()[0] for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert package.registry.sizes == [3]
+    assert compiled(xgrad.ones(2)).tolist() == [2.0, 2.0]
+    assert package.registry.sizes == [3, 2]
 
 
 def test_what_an_import_in_the_trace_runs_is_not_the_functions(tmp_path, monkeypatch):

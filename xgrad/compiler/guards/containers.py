@@ -28,7 +28,7 @@ class OfSequence(Container):
         return dict(enumerate(value))
 
     def put(self, value: Any, key: Any, item: Any) -> None:
-        value[key] = item
+        value[key : key + 1] = [item]  # appended, if the library's code did that
 
     def name(self, key: Any) -> str:
         return f"[{key}]"
