@@ -45,6 +45,13 @@ def test_import_changes_nothing_of_jax_the_environment_and_the_collector(cache, 
     run(UNCHANGED, XGRAD_COMPILE_CACHE=cache, XDG_CACHE_HOME=str(tmp_path), XLA_FLAGS=flags, PJRT_NPROC=None)
 
 
+def test_a_collector_that_is_off_stays_off_and_one_that_is_on_is_on_after_a_failed_import():
+    """The import waits with collections."""
+    run(f"import gc; gc.disable()\n{UNCHANGED}")
+    broken = "import gc, sys; sys.modules['xgrad.attach'] = None\n"
+    run(broken + "try: import xgrad\nexcept ImportError: assert gc.isenabled()\nelse: raise AssertionError")
+
+
 # A process for each expression, forked before JAX has started: then a program ends before its call returns.
 FIRST = """
 import os, sys
