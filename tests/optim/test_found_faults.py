@@ -91,3 +91,27 @@ def test_the_real_state_of_complex_parameters_is_restored_as_real(name):
 def test_a_tensor_of_a_negative_rate_is_an_error(name):
     with pytest.raises(ValueError, match="Invalid learning rate"):
         getattr(xgrad.optim, name)([xgrad.ones(1, requires_grad=True)], lr=xgrad.tensor(-1.0))
+
+
+def test_a_step_after_a_failed_first_one_is_the_first(monkeypatch):
+    """The buffer that the failed step had made counted: the first gradient was weighted by 1 - dampening."""
+    found = []
+    for T in (xgrad, torch):
+        p = T.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = T.optim.SGD([p], lr=0.1, momentum=0.9, dampening=0.5)
+        p.grad = T.tensor([1.0, -1.0])
+        if T is xgrad:
+            with monkeypatch.context() as broken:
+                broken.setattr("xgrad.optim.rule._together", lambda form, count: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    optimizer.step()
+        for _ in range(2):
+            optimizer.step()
+        with monkeypatch.context() as broken:
+            if T is xgrad:  # a later step that fails leaves the buffer
+                broken.setattr("xgrad.optim.rule._together", lambda form, count: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    optimizer.step()
+        optimizer.step()
+        found.append(p.tolist())
+    np.testing.assert_allclose(*found, rtol=1e-6)

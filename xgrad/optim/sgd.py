@@ -103,3 +103,14 @@ class SGD(ByRule):
         # Without dampening the first buffer follows from a zero one by the same formula.
         known = not group["dampening"] or self.state.get(p, {}).get("momentum_buffer") is not None
         return {"first": group["momentum"] != 0 and not known}  # a step that can't be skipped: by_rule.py
+
+    def _step_group(self, group: dict[str, Any], unless: Tensor | None = None) -> None:
+        first = [p for p in group["params"] if self._varying(group, p)["first"]] if group["dampening"] else ()
+        try:
+            super()._step_group(group, unless)
+        except BaseException:  # the next step is still the first of the buffers that were made and not written
+            for p in first:
+                buffer = self.state.get(p, {}).get("momentum_buffer")
+                if buffer is not None and not buffer._version:
+                    del self.state[p]["momentum_buffer"]
+            raise
