@@ -117,3 +117,27 @@ def test_a_compiled_function_without_the_backends_tensors_among_its_arguments_is
         found = compiled(*args)
     assert report.launches == 1
     assert found.item() == pytest.approx(4 * np.tanh(2.0), rel=1e-5)
+
+
+@pytest.mark.parametrize("how", ["ones", "tensor", "numpy", "moved", "drawn", "like"])
+def test_what_a_compiled_function_makes_on_the_backend_is_there(how):
+    """It was computed on the CPU, and said so."""
+    chip, here = xgrad.Backend("chip"), xgrad.ones(3)
+    made = {
+        "ones": lambda: xgrad.ones(3, device=chip),
+        "tensor": lambda: xgrad.tensor([1.0, 1.0, 1.0], device=chip),
+        "numpy": lambda: xgrad.tensor(np.ones(3, np.float32), device=chip),
+        "moved": lambda: here.to(chip),
+        "drawn": lambda: xgrad.rand(3, device=chip) * 0 + 1,
+        "like": lambda: xgrad.ones_like(here, device=chip),
+    }[how]
+    step = xgrad.compile(lambda: made() * 2)
+    with chip.report() as report:
+        for _ in range(2):
+            y = step()
+            assert (y.tolist(), y.device) == ([2, 2, 2], chip.device)
+    assert report.launches == 2
+
+
+def test_what_a_compiled_function_makes_on_the_meta_device_is_there():
+    assert xgrad.compile(lambda: xgrad.ones(3, device="meta") * 2)().is_meta

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 from jax.extend.core import Primitive
 
+from ..base.declared import DeclaredPlace
 from ..base.jax_compat import ShapedArray
 from ..config import state
 from ..execution.pending import Pending, declared_of, quietly
@@ -82,6 +83,11 @@ class Trace(Overlay):
         """Have the function traced again, without deferred steps, if the optimizer steps after its schedule."""
         if any(schedule.optimizer is optimizer for schedule, *_ in self.steps):
             raise EscapedError
+
+    def allow(self, where: Any) -> None:
+        """Raise `Inline` if the function puts a tensor on a declared backend, which runs operators itself."""
+        if where.__class__ is DeclaredPlace:
+            raise Inline
 
     def root(self, owner: Any, array: Any) -> Root:
         """Make a new input of the program."""

@@ -87,6 +87,8 @@ def move(self: Tensor, placement: Any, copy: bool = False, committed: bool = Tru
 
     Raises `PlacementError` if a sharding does not fit its shape.
     """
+    if state.trace is not None:
+        state.trace.allow(placement)
     source = self._placed()
     if source is None:
         return _constrained(self, placement)

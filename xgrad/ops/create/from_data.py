@@ -64,7 +64,10 @@ def filled(self, *, size, dtype, placement):
 
 def named_place(device: Any) -> Sharding | Devices | None:
     """Convert a device specification to a sharding; None: this thread's default device."""
-    return state.place if device is None else sharding_of(device)
+    where = state.place if device is None else sharding_of(device)
+    if state.trace is not None:
+        state.trace.allow(where)
+    return where
 
 
 def placement(device: Any) -> Sharding | Devices | None:
