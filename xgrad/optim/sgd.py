@@ -6,6 +6,7 @@
 
 from typing import Any, ClassVar
 
+from ..config import state as modes
 from ..tensor import Tensor
 from .by_rule import ByRule, check_forms, check_lr, require
 from .optimizer import ParamsT
@@ -105,7 +106,9 @@ class SGD(ByRule):
         return {"first": group["momentum"] != 0 and not known}  # a step that can't be skipped: by_rule.py
 
     def _step_group(self, group: dict[str, Any], unless: Tensor | None = None) -> None:
-        first = [p for p in group["params"] if self._varying(group, p)["first"]] if group["dampening"] else ()
+        first = []
+        if modes.trace is None and group["dampening"]:
+            first = [p for p in group["params"] if self._varying(group, p)["first"]]
         try:
             super()._step_group(group, unless)
         except BaseException:  # the next step is still the first of the buffers that were made and not written

@@ -28,7 +28,10 @@ class OfSequence(Container):
         return dict(enumerate(value))
 
     def put(self, value: Any, key: Any, item: Any) -> None:
-        value[key : key + 1] = [item]  # appended, if the library's code did that
+        if key == len(value):  # a library's code has appended it
+            value.append(item)
+        else:
+            value[key] = item
 
     def name(self, key: Any) -> str:
         return f"[{key}]"
