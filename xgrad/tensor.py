@@ -62,6 +62,8 @@ else:
 blank: Any = object.__new__
 
 SAME: Any = ("the tensor's own",)  # the default of `grad_dtype`
+# The dimensions in the order of their elements, the fastest first.
+_CHANNELS_LAST = {"channels_last": (1, 3, 2, 0), "channels_last_3d": (1, 4, 3, 2, 0)}
 _NOT_A_LEAF = "you can only change requires_grad flags of leaf variables."
 _INSTEAD_OF_FALSE = (
     " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
@@ -406,8 +408,15 @@ class Tensor(TensorMethods):
         return self._geometry().offset
 
     def is_contiguous(self, memory_format: str | None = None) -> bool:
-        """Return True if the elements are in row-major order without gaps, by the view chain."""
-        return self._geometry().is_contiguous()
+        """Return True if the elements are in row-major order without gaps, by the view chain.
+
+        memory_format: `xgrad.channels_last` and `channels_last_3d` ask for the order of channels that are last, in
+        which xgrad lays out nothing: a permutation may show it.
+        """
+        dims = _CHANNELS_LAST.get(memory_format)
+        if dims is None:
+            return self._geometry().is_contiguous()
+        return len(dims) == self.ndim and self._geometry().is_in_order(dims)
 
     def _geometry(self) -> Any:
         chain = self._chain

@@ -357,3 +357,16 @@ def test_attention_refuses_a_mask_beside_is_causal():
     q = xgrad.ones(1, 2, 3)
     with pytest.raises(RuntimeError, match="attn_mask should not be set when is_causal=True"):
         F.scaled_dot_product_attention(q, q, q, xgrad.ones(2, 2), is_causal=True)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["alpha_dropout", "feature_alpha_dropout"])
+def test_alpha_dropout_leaves_nothing_of_what_is_not_finite_unseen(name, value):
+    """A dropped NaN became a number."""
+    for p in (0.5, 1.0):
+        found = []
+        for T in (xgrad, torch):
+            T.manual_seed(0)
+            x = T.full((64, 2), value)
+            found.append({*map(str, getattr(T.nn.functional, name)(x, p, training=True).flatten().tolist())})
+        assert found[0] == found[1]

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import xgrad
 from tests.lanes import budget
 from tests.traced import evaluated
 from xgrad.views.geometry import TensorGeometry
@@ -190,3 +191,21 @@ def test_as_strided_scatter_replaces_what_both_share():
         jnp.array(base.as_strided(*inner).numpy()), TensorGeometry(*inner), TensorGeometry(*outer), -jnp.ones((2, 2))
     )
     np.testing.assert_array_equal(ours, storage.as_strided(*inner))
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 1), (0, 3, 4, 5), (2, 3), (2, 3, 4, 5, 6), (1, 1, 2, 3, 1)]
+)
+def test_contiguous_in_a_memory_format(shape):
+    """It said yes to any of them."""
+
+    def program(T):
+        x = T.zeros(shape)
+        seen = [x, x.permute(0, *range(2, len(shape)), 1) if len(shape) > 2 else x, x.transpose(0, -1)]
+        if len(shape) > 2:  # channels that are last in memory
+            last = T.zeros(shape[0], *shape[2:], shape[1])
+            seen.append(last.permute(0, len(shape) - 1, *range(1, len(shape) - 1)))
+        formats = ("contiguous_format", "channels_last", "channels_last_3d")
+        return [y.is_contiguous(memory_format=getattr(T, name)) for y in seen for name in formats]
+
+    assert program(xgrad) == program(torch)

@@ -12,7 +12,7 @@ counterparts: at::TensorGeometry, and at::detail::computeStride (aten/src/ATen/T
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -60,12 +60,15 @@ class TensorGeometry:
 
     def is_contiguous(self) -> bool:
         """Return True if the elements are in row-major order without gaps; an empty view's are."""
-        if self.numel == 0:
-            return True
+        return self.numel == 0 or self.is_in_order(reversed(range(len(self.sizes))))
+
+    def is_in_order(self, dims: Iterable[int]) -> bool:
+        """Return True if the elements are in the order of these dimensions, the fastest first, without gaps."""
         expected = 1
-        for size, stride in zip(reversed(self.sizes), reversed(self.strides)):
+        for dim in dims:
+            size = self.sizes[dim]
             if size != 1:
-                if stride != expected:
+                if self.strides[dim] != expected:
                     return False
                 expected *= size
         return True

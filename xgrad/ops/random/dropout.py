@@ -58,12 +58,12 @@ def _alpha_scale(p: Any) -> Any:
 @hidden("alpha_dropout", samples=_SAMPLES)
 def _alpha_dropout(self, key, p, *, channels):
     require_floating(self, "alpha_dropout")
-    kept = _kept(self.shape, key, p, channels)
-    return (jnp.where(kept, self, _ALPHA) - p * _ALPHA) * _alpha_scale(p)
+    kept, scale = _kept(self.shape, key, p, channels), _alpha_scale(p)
+    return self * jnp.where(kept, scale, 0) + jnp.where(kept, -p, 1 - p) * _ALPHA * scale  # a product, as in _dropped
 
 
 _alpha_dropout.derivative(
-    self=lambda grad, key, p, channels: jnp.where(_kept(grad.shape, key, p, channels), grad * _alpha_scale(p), 0),
+    self=lambda grad, key, p, channels: grad * jnp.where(_kept(grad.shape, key, p, channels), _alpha_scale(p), 0),
 )
 
 
