@@ -102,7 +102,7 @@ def test_each_nan_is_distinct():
 
 
 @pytest.mark.parametrize(
-    "bounds, sorter, match",
+    ("bounds", "sorter", "match"),
     [
         ([1.0, 2.0, 3.0], [0, 3, 1], "sorter index out of range"),
         ([1.0, 2.0, 3.0], [0, -1, 1], "sorter index out of range"),

@@ -126,7 +126,9 @@ def test_eigenvectors_of_general_matrices():
     assert xgrad.linalg.eig(xgrad.zeros(2, 0, 0, dtype=xgrad.float64)).eigenvectors.dtype == xgrad.complex128
 
 
-@pytest.mark.parametrize("dtype, scale", [("float32", 1e20), ("float32", 1e-20), ("float32", 1e38), ("float64", 1e150)])
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("float32", 1e20), ("float32", 1e-20), ("float32", 1e38), ("float64", 1e150)]
+)
 def test_eigenvalues_of_large_and_small_matrices(dtype, scale):
     A = np.random.RandomState(0).randn(2, 3, 3)
     wanted = np.sort(np.abs(np.linalg.eigvals(A)))
