@@ -409,7 +409,9 @@ def test_divergences_of_low_rank(pair):
 
         first, second = pair.split("-")
         p, q = made(first, leaf, 0.4), made(second, leaf * 1.5, 0.9)
-        gap = D.kl_divergence(p, q)
+        gaps = [D.kl_divergence(*pair) for pair in ((p, q), (p.expand((2,)), q), (p, q.expand((2,))))]
+        assert [gap.shape for gap in gaps] == [(), (2,), (2,)]
+        gap = sum(gap.sum() for gap in gaps)
         found.append([gap.item(), *T.autograd.grad(gap, leaf)[0].flatten().tolist()])
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 

@@ -204,6 +204,20 @@ def test_derivatives_beside_a_number(name):
     agree(NUMERIC[name], np.array([0.5, 1.0, -1.5, 2.0]), order=1)
 
 
+BESIDE_INTEGERS = {
+    "a number": lambda T, x, k: 1 / x + True / (x * x),
+    "div": lambda T, x, k: k / x + (k > 1) / x,
+    "fmod": lambda T, x, k: x * T.fmod(k, x) + T.fmod(k > 1, x),
+    "remainder": lambda T, x, k: x * T.remainder(k, x),
+    "addcdiv": lambda T, x, k: T.addcdiv(x, k, x, value=2),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_INTEGERS)
+def test_derivatives_beside_integers(name):
+    agree(BESIDE_INTEGERS[name], np.array([0.5, 1.0, -1.5, 2.0]), np.array([1, 2, 3, 1]))
+
+
 def test_rounded_quotients_have_a_gradient_of_zeros_and_floor_divide_has_none():
     agree(lambda T, x, y: T.div(x, y, rounding_mode="floor") + x * T.div(x, y, rounding_mode="trunc"), *np.eye(2) + 2)
     x = xgrad.ones(2, requires_grad=True)

@@ -204,6 +204,28 @@ def test_older_triangular_solve():
         agree(lambda lib, b, x, o=options: tuple(b.triangular_solve(x, **o)), b, SQUARE[0], order=1, forward=False)
 
 
+@pytest.mark.parametrize(
+    ("b", "L", "text"),
+    [
+        (
+            (3, 2),
+            (2, 2),
+            "Incompatible matrix sizes for cholesky_solve: each A matrix is 2 by 2 but each b matrix is 3",
+        ),
+        ((3, 2), (2, 3), "A must be batches of square matrices, but they are 2 by 3 matrices"),
+        ((3,), (3, 3), "b should have at least 2 dimensions, but has 1 dimensions instead"),
+        ((3, 1), (3,), "u should have at least 2 dimensions, but has 1 dimensions instead"),
+    ],
+)
+def test_shapes_that_cholesky_solve_refuses(b, L, text):
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=text):
+            T.cholesky_solve(T.ones(b), T.ones(L))
+    for dtype in (xgrad.int64, xgrad.float64):  # integers gave NaN; two dtypes were promoted
+        with pytest.raises(RuntimeError, match=r"Expected a floating point|same dtype"):
+            xgrad.cholesky_solve(xgrad.ones(3, 1), xgrad.eye(3, dtype=dtype))
+
+
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 

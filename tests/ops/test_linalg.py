@@ -170,6 +170,9 @@ def test_contractions_of_many():
     with pytest.raises(ValueError, match="not within the valid range"):
         xgrad.einsum(xgrad.tensor(A), [-1, 0], [0])
     agree(lambda lib, *xs: lib.linalg.multi_dot(xs), A, B, numbers(2, 5), numbers(5), order=1)
+    for shapes, match in {((), (2,)): "tensor 0 must be 1D or 2D", ((2,), (2,), (2,)): "tensor 1 must be 2D"}.items():
+        with pytest.raises(RuntimeError, match=match):
+            xgrad.linalg.multi_dot([xgrad.ones(shape) for shape in shapes])
     with pytest.raises(RuntimeError, match="contracted dimensions need to match"):
         xgrad.tensordot(xgrad.tensor(A), xgrad.tensor(A), ([0], [1]))
 
@@ -215,6 +218,28 @@ def test_functions_of_matrices(name):
 @pytest.mark.parametrize("n", [-2, 0, 1, 3])
 def test_matrix_powers(n):
     agree(lambda lib, x: lib.linalg.matrix_power(x, n), GENERAL, order=1, forward=n != 0)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bfloat16"])
+def test_matrix_powers_of_integers_and_in_half_precision(dtype):
+    for n in (0, 1, 2, 5):
+        wanted, found = (
+            T.linalg.matrix_power(T.tensor([[[1.0, 2.0], [0.0, 3.0]]]).to(getattr(T, dtype)), n) for T in (torch, xgrad)
+        )
+        assert str(found.dtype).split(".")[1] == dtype
+        assert found.tolist() == wanted.tolist()
+    with pytest.raises(RuntimeError, match="A must be batches of square matrices"):
+        xgrad.linalg.matrix_power(xgrad.ones(2, 3, dtype=getattr(xgrad, dtype)), 2)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2e5, 1e6, 1e30])
+def test_matrix_exponentials_of_large_matrices(scale):
+    """jax has NaN, and gradients of 0, beyond 2**16 times the norm that needs no squaring."""
+    matrices = np.array([[[-1.0, 0.5], [0.25, -2.0]], [[-0.2, 0.0], [0.0, -1.0]]])
+    agree(lambda lib, x: lib.linalg.matrix_exp(x * lib.tensor([[[scale]], [[1.0]]])), matrices, order=1)
+    rotation = np.array([[0.0, 1.0], [-1.0, 0.0]]) * min(scale, 1e6)
+    found = xgrad.linalg.matrix_exp(xgrad.tensor(rotation)).numpy()[0]
+    np.testing.assert_allclose(found, [np.cos(rotation[0, 1]), np.sin(rotation[0, 1])], 1e-5)
 
 
 @pytest.mark.one_in(2)

@@ -287,6 +287,10 @@ def test_second_derivatives_of_gamma_functions_at_half_integers(name):
     agree(lambda T, x: getattr(T, name)(x), POLES_AND_ZEROS)
 
 
+def test_polygamma_at_zero():
+    as_torch(lambda T: [T.polygamma(n, T.tensor([0.0, -0.0])) for n in (1, 2, 3, 10)])
+
+
 def test_polygamma_at_half_integers():
     as_torch(lambda T: [T.polygamma(n, T.tensor(POLES_AND_ZEROS)) for n in (1, 2, 3, 4)], rtol=1e-7)
 
@@ -312,6 +316,30 @@ def test_zeta_below_zero_and_at_its_corners():
         return T.autograd.grad(T.special.zeta(T.tensor(x), at).sum(), at)[0][x >= 2]
 
     as_torch(gradient, rtol=1e-9)
+
+
+def test_zeta_of_large_numbers_and_where_terms_cancel():
+    # The last two are sums of (k + 1/2)**-25 from k = 1 and 3, where torch's second is wrong.
+    x, q = np.array([1e6, 1e9, 1e30, 3.0, 25.0, 25.0]), np.array([1.0, 1 + 1e-9, 2.0, -1e-30, -0.5, -2.5])
+    left = [sum((k + 0.5) ** -25 for k in range(first, 99)) for first in (1, 3)]
+    found = xgrad.special.zeta(xgrad.tensor(x), xgrad.tensor(q)).numpy()
+    np.testing.assert_allclose(found, [1.0, np.exp(-1.0), 0.0, -1e90, *left], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_incomplete_gamma_functions_at_the_ends(dtype):
+    a, x = (a.ravel() for a in np.meshgrid([0.0, 0.5, 1.0, 300.0, 1e8, INF], [0.0, -0.0, 1e-30, 1.0, 1e30, INF]))
+
+    def program(T):
+        numbers, at = T.tensor(a, dtype=getattr(T, dtype)), T.tensor(x, dtype=getattr(T, dtype), requires_grad=True)
+        lower = T.igamma(numbers, at)
+        return lower, T.igammac(numbers, at), T.autograd.grad(lower.sum(), at)[0][(a > 0) & (a < INF)]
+
+    as_torch(program, rtol=1e-4)
+
+
+def test_spherical_bessel_function_of_infinite_and_large_numbers():
+    as_torch(lambda T: T.special.spherical_bessel_j0(T.tensor([INF, -INF, 1e7 / 3, 1e9 / 7])), rtol=1e-12)
 
 
 INF = float("inf")

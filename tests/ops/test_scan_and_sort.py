@@ -91,6 +91,31 @@ def test_distinct_elements():
     agree(lambda lib, x: lib.unique_consecutive(x), np.zeros((0,), int))
 
 
+def test_each_nan_is_distinct():
+    x = np.array([[np.nan, 1.0, np.nan], [np.nan, 0.0, 1.0]])
+    for name in ("unique", "unique_consecutive"):
+        found = [getattr(T, name)(T.tensor(x), return_inverse=True, return_counts=True) for T in (xgrad, torch)]
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+        with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
+            getattr(xgrad, name)(xgrad.tensor(1.0), dim=0)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sorter", "match"),
+    [
+        ([1.0, 2.0, 3.0], [0, 3, 1], "sorter index out of range"),
+        ([1.0, 2.0, 3.0], [0, -1, 1], "sorter index out of range"),
+        ([1.0, 2.0, 3.0], [0, 1], "boundary and sorter must have the same size"),
+        (1.0, None, "boundaries tensor should have positive dimension"),
+    ],
+)
+def test_refused_sorters_and_bounds(bounds, sorter, match):
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=match):
+            T.searchsorted(T.tensor(bounds), T.tensor([2.0]), sorter=None if sorter is None else T.tensor(sorter))
+
+
 def test_searching():
     bounds, x = np.array([1.0, 3.0, 5.0]), np.array([[0.0, 1.0], [4.0, 9.0]])
     for right in (False, True):

@@ -126,6 +126,17 @@ def test_eigenvectors_of_general_matrices():
     assert xgrad.linalg.eig(xgrad.zeros(2, 0, 0, dtype=xgrad.float64)).eigenvectors.dtype == xgrad.complex128
 
 
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("float32", 1e20), ("float32", 1e-20), ("float32", 1e38), ("float64", 1e150)]
+)
+def test_eigenvalues_of_large_and_small_matrices(dtype, scale):
+    A = np.random.RandomState(0).randn(2, 3, 3)
+    wanted = np.sort(np.abs(np.linalg.eigvals(A)))
+    scaled = xgrad.tensor(A, dtype=getattr(xgrad, dtype)) * scale
+    for values in (xgrad.linalg.eigvals(scaled), xgrad.linalg.eig(scaled)[0]):
+        np.testing.assert_allclose(np.sort(np.abs(values.numpy())) / scale, wanted, rtol=1e-5)
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("UPLO", ["L", "U"])
 def test_eigh_reads_one_triangle_also_for_its_derivatives(UPLO):

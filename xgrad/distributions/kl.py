@@ -297,10 +297,10 @@ def _of_low_rank(p: Any, q: Any) -> Tensor:
 @register_kl(LowRankMultivariateNormal, MultivariateNormal)
 def _from_low_rank(p: Any, q: Any) -> Tensor:
     solve, factor = FUNCTIONS["linalg"]["solve_triangular"], q._unbroadcasted_scale_tril
-    parts = T["cat"]([p.cov_factor, T["diag_embed"](p.cov_diag.sqrt()), (q.loc - p.loc).unsqueeze(-1)], -1)
-    rows = T["broadcast_shapes"](factor.shape[:-2], parts.shape[:-2])
-    factor, parts = (x.expand((*rows, *x.shape[-2:])) for x in (factor, parts))
-    traces = solve(factor, parts, upper=False).pow(2).sum((-2, -1))
+    batch = T["broadcast_shapes"](p.batch_shape, q.batch_shape)
+    parts = factor, p.cov_factor, T["diag_embed"](p.cov_diag.sqrt()), (q.loc - p.loc).unsqueeze(-1)
+    factor, *parts = (x.expand((*batch, *x.shape[-2:])) for x in parts)
+    traces = solve(factor, T["cat"](parts, -1), upper=False).pow(2).sum((-2, -1))
     return 0.5 * (2 * q._half_log_det() - p._log_det() - p.event_shape[0] + traces)
 
 

@@ -21,15 +21,15 @@ from ...errors import LinAlgError
 from ...tensor import Tensor, from_array
 
 
-def require_matrices(A: Any, name: str, square: bool = True) -> None:
-    """Raise for anything but (batches of) floating-point (square) matrices."""
+def require_matrices(A: Any, name: str, square: bool = True, floating: bool = True) -> None:
+    """Raise for anything but (batches of) (floating-point, square) matrices."""
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions, but it has {A.ndim}.")
     if square and A.shape[-1] != A.shape[-2]:
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices"
         )
-    if A.dtype not in dtypes.INEXACT or A.dtype.itemsize < 4:
+    if floating and (A.dtype not in dtypes.INEXACT or A.dtype.itemsize < 4):
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor of 32 bits or more as input. Got {A.dtype.name}"
         )

@@ -15,6 +15,7 @@ from ...dispatch.declare import composite, internal, operator
 from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
 from ...tensor import Tensor
 from .checks import adjoint, broadcast_batches, check_info, first_zero, no_info, require_matrices
+from .products import require_same
 
 failing: Any = partial(operator, namespace="linalg", method=False, function=False)
 
@@ -144,5 +145,15 @@ def cholesky_inverse(self, *, upper=False):
 )
 def cholesky_solve(B, L, *, upper=False):
     """The X with A X = B, given the Cholesky factor L of A."""
+    for name, x in {"b": B, "u": L}.items():
+        if x.ndim < 2:
+            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
+    require_matrices(L, "cholesky_solve")
+    require_same(B, L, "cholesky_solve")
+    if B.shape[-2] != L.shape[-1]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-1]} by {L.shape[-1]} but each b "
+            f"matrix is {B.shape[-2]} by {B.shape[-1]}"
+        )
     L, B = broadcast_batches(L, B)
     return jax.scipy.linalg.cho_solve((jnp.triu(L) if upper else jnp.tril(L), not upper), B)

@@ -74,6 +74,10 @@ def linalg_multi_dot(*tensors):
     """The product of matrices, in the order that is cheapest; the first and the last may be vectors."""
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    for i, x in enumerate(tensors):
+        ends = i in (0, len(tensors) - 1)
+        if x.ndim != 2 and not (ends and x.ndim == 1):
+            raise RuntimeError(f"multi_dot(): tensor {i} must be {'1D or ' if ends else ''}2D but got {x.ndim}D")
     for first, second in pairwise(tensors):
         require_same(first, second, "multi_dot")
         if first.shape[-1] != second.shape[0]:

@@ -106,11 +106,26 @@ def _by_numpy(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, vectors
 
 
+def _to_one(A: Any) -> tuple[Any, Any]:
+    """Return matrices whose largest element is near 1, and the powers of two that they were divided by.
+
+    LAPACK scales by itself where elements are beyond 1e-12 or 1e12 (1e-138 or 1e138 in double precision), and the
+    eigenvalues of jaxlib's stay scaled: of a matrix times 1e20 they are 4e-9 of what they should be.
+    """
+    largest = jnp.max(jnp.abs(A), axis=(-2, -1))
+    usual = jnp.isfinite(largest) & (largest > 0)
+    exponent = jnp.frexp(jnp.where(usual, largest, 1))[1] - 1
+    # Not the largest power: XLA multiplies by its inverse, which is subnormal, and so 0.
+    scale = jnp.ldexp(jnp.ones_like(largest), jnp.minimum(exponent, jnp.finfo(largest.dtype).maxexp - 3))
+    return A / scale[..., None, None], scale[..., None]
+
+
 @jax.custom_jvp
 def _eig(A: Any) -> Any:
     if traced_for() != "tpu":
+        A, scale = _to_one(A)
         values, vectors = jnp.linalg.eig(A)
-        return values, vectors
+        return values * scale, vectors
     # A TPU has no program for it: the host computes it, in the middle of the chip's program.
     dtype = jnp.promote_types(A.dtype, jnp.complex64)
     like = jax.ShapeDtypeStruct(A.shape[:-1], dtype), jax.ShapeDtypeStruct(A.shape, dtype)
@@ -164,7 +179,10 @@ eig.operator.check_gradients = _check_phases("linalg_eig_backward")
 
 @jax.custom_jvp
 def _values(A: Any) -> Any:
-    return jnp.linalg.eigvals(A) if traced_for() != "tpu" else _eig(A)[0]
+    if traced_for() == "tpu":
+        return _eig(A)[0]
+    A, scale = _to_one(A)
+    return jnp.linalg.eigvals(A) * scale
 
 
 @_values.defjvp

@@ -300,14 +300,35 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     Raises `LinAlgError` for a singular matrix and a negative `n`.
     """
     n = int_of(n)
-    return _matrix_power.function(A if n >= 0 else inv(A), abs(n), out=out)
+    if n < 0 or (A.dtype in dtypes.INEXACT and A.dtype.itemsize > 2):
+        return _matrix_power.function(A if n >= 0 else inv(A), abs(n), out=out)
+    require_matrices(A, "linalg.matrix_power", floating=False)
+    found = A if n else FUNCTIONS[""]["eye"](A.shape[-1], dtype=A.dtype, device=A.device).expand(A.shape)
+    for bit in bin(n)[3:]:  # `matmul` has the products of integers, and rounds each one in half precision
+        found = found @ found
+        found = found @ A if bit == "1" else found
+    return (found if n > 1 else found.clone()) if out is None else write_out("linalg.matrix_power", found, out)
 
 
 @linalg("linalg_matrix_exp", samples=(sample(real(2, 2)), sample(real(2, 2, 2)), sample(real(0, 0))) + COMPLEX + SINGLE)
 def matrix_exp(A):
     """The exponentials of square matrices."""
     require_matrices(A, "linalg.matrix_exp")
-    return jax.scipy.linalg.expm(A) if A.size else A
+    if not A.size:
+        return A
+    # jax squares 16 times, and gives NaN, with gradients of 0, where that is too little: what is more is squared here.
+    most = jnp.finfo(A.dtype).maxexp
+    norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(A), -2), -1))
+    more = jnp.clip(jnp.frexp(jnp.where(jnp.isfinite(norm), norm, 1))[1] - 17, 0, most)
+    found = jax.scipy.linalg.expm(A * jnp.ldexp(jnp.ones_like(norm), -more)[..., None, None])
+
+    def square(X: Any, i: Any) -> tuple[Any, None]:
+        return jnp.where((i < more)[..., None, None], jnp.matmul(X, X, precision=jax.lax.Precision.HIGHEST), X), None
+
+    def square_all(X: Any) -> Any:
+        return jax.lax.scan(square, X, jnp.arange(most))[0]
+
+    return jax.lax.cond(jnp.any(more > 0), square_all, lambda X: X, found)
 
 
 @linalg("linalg_vander", signature="x, *, N=None", samples=(sample(real(3)), sample(real(2, 2), N=4)) + COMPLEX)

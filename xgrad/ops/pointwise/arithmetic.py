@@ -340,12 +340,12 @@ def fmod(self, other):
 
 
 # The rounded quotients are constant between their jumps, for second derivatives too.
-remainder.derivative(
-    self=lambda grad: grad, other=lambda grad, self, other: -grad * jax.lax.stop_gradient(_floored(self, other))
-)
-fmod.derivative(
-    self=lambda grad: grad, other=lambda grad, self, other: -grad * jax.lax.stop_gradient(_truncated(self, other))
-)
+def _times_rounded(compute: Any) -> Any:
+    return lambda grad, self, other: -grad * jax.lax.stop_gradient(compute(*promote_together(self, other)))
+
+
+remainder.derivative(self=lambda grad: grad, other=_times_rounded(_floored))
+fmod.derivative(self=lambda grad: grad, other=_times_rounded(_truncated))
 
 
 # -- fused products ---------------------------------------------------------------------------------------------------

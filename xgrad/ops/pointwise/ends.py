@@ -56,12 +56,27 @@ def _over(x: Any, b: Any) -> Any:
     return jax.lax.optimization_barrier(found) if traced_for() == "cpu" else found
 
 
-@partial(quotient.defjvp, symbolic_zeros=True)
-def _quotient_tangent(primals: tuple, tangents: tuple) -> tuple:
-    (a, b), (da, db) = primals, tangents
-    out = quotient(a, b)
-    moved = jnp.zeros_like(out) if isinstance(da, SymbolicZero) else _over(da, b)
-    return out, moved if isinstance(db, SymbolicZero) else moved - _over(out * db, b)
+@jax.custom_jvp
+def over_twice(a: Any, b: Any) -> Any:
+    """(a / b) / b."""
+    return quotient(quotient(a, b), b)
+
+
+def _divided(compute: Callable[..., Any], times: int) -> None:
+    """Declare the tangent of a quotient that divides `times` times."""
+
+    @partial(compute.defjvp, symbolic_zeros=True)
+    def _(primals: tuple, tangents: tuple) -> tuple:
+        (a, b), (da, db) = primals, tangents
+        out = compute(a, b)
+        moved = jnp.zeros_like(out)
+        if not isinstance(da, SymbolicZero):  # an integer has no other tangent
+            moved = _over(da, b) if times == 1 else _over(_over(da, b), b)
+        return out, moved if isinstance(db, SymbolicZero) else moved - times * _over(out * db, b)
+
+
+_divided(quotient, 1)
+_divided(over_twice, 2)
 
 
 def over_real(x: Any, length: Any) -> Any:
@@ -79,18 +94,6 @@ def unit(x: Any) -> Any:
         return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
     zeros = x == 0
     return jnp.where(zeros, 0, over_real(x, jnp.abs(jnp.where(zeros, 1, x))))
-
-
-@jax.custom_jvp
-def over_twice(a: Any, b: Any) -> Any:
-    """(a / b) / b."""
-    return quotient(quotient(a, b), b)
-
-
-@over_twice.defjvp
-def _over_twice_tangent(primals: tuple, tangents: tuple) -> tuple:
-    out, b = over_twice(*primals), primals[1]
-    return out, _over(_over(tangents[0], b), b) - 2 * _over(out * tangents[1], b)
 
 
 @jax.custom_jvp

@@ -18,7 +18,7 @@ from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..reduce import reduction as reduction  # declares logsumexp
 from .ends import quotient, with_slope
-from .unary import i1, i1_slope, refuse_complex, series, sinc, unary
+from .unary import i1, i1_slope, refuse_complex, series, sine_over, unary
 
 
 def _erfcx(x: Any) -> Any:
@@ -37,6 +37,11 @@ def _log_ndtr(x: Any) -> Any:
     t, low = x * math.sqrt(0.5), x < -1
     tail = jnp.where(low, -t, 1)
     return jnp.where(low, jnp.log(_erfcx(tail) / 2) - tail * tail, jnp.log1p(-0.5 * js.erfc(jnp.where(low, 0, t))))
+
+
+def _sine_over(x: Any) -> Any:
+    infinite = jnp.isinf(x)
+    return jnp.where(infinite, 0, sine_over(jnp.where(infinite, 1, x)))
 
 
 i0e = with_slope(js.i0e, lambda x, out: i1e(x) - jnp.sign(x) * out)
@@ -58,7 +63,7 @@ _UNARY = {
         with_slope(js.ndtri, lambda _, out: math.sqrt(2 * math.pi) * jnp.exp(out * out / 2)),
         "The inverse of the normal distribution function.", unary_samples(0.1, 0.9),
     ),
-    "spherical_bessel_j0": (lambda x: sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0.", REAL),
+    "spherical_bessel_j0": (_sine_over, "The spherical Bessel function sin(x) / x, of order 0.", REAL),
 }  # fmt: skip
 
 for _name, (_compute, _doc, _samples) in _UNARY.items():
@@ -103,13 +108,15 @@ def _zeta(x: Any, q: Any) -> Any:
     """
     whole, negative = x == jnp.floor(x), (q < 0) & jnp.isfinite(q)
     below = jnp.where(negative, q, -0.5)
-    part, sign = below - jnp.floor(below), jnp.where(x % 2 == 0, 1, -1)
-    found = js.zeta(x, jnp.where(negative, part, q))
-    before = sign * (js.zeta(x, 1 - part) - js.zeta(x, 1 - below))
-    found = jnp.where(negative, jnp.where(whole, found + before, jnp.nan), found)
+    floor, sign = jnp.floor(below), jnp.where(x % 2 == 0, 1, -1)
+    found = js.zeta(x, jnp.where(negative, below - floor, q))
+    # `found` first: at halves of odd x it is the second term, and both are many times their difference.
+    summed = found + sign * js.zeta(x, floor + 1 - below) - sign * js.zeta(x, 1 - below)
+    found = jnp.where(negative, jnp.where(whole, summed, jnp.nan), found)
     # The corners in the order of Cephes, which PyTorch follows.
     found = jnp.where((q <= 0) & (q == jnp.floor(q)), jnp.inf, found)
-    found = jnp.where(jnp.isnan(found) & (x > 1) & (q > 0) & (q < 1), jnp.inf, found)  # jax's powers of it overflow
+    # jax's terms leave the range where the first one alone is left: x is large, or q near 0.
+    found = jnp.where(jnp.isnan(found) & (x > 1) & (q > 0), jnp.where(q > 0, q, 1) ** -x, found)
     return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
 
 
@@ -118,9 +125,13 @@ def _incomplete_gamma(upper: bool, a: Any, x: Any) -> Any:
 
     jax's sums end too early there: of float32 at a = x = 1e6 half of the digits is wrong, from 1e7 on all of them.
     """
-    large = (a > (1e5 if a.dtype == jnp.float64 else 200)) & jnp.isfinite(a) & jnp.isfinite(x)
+    inside = (a > 0) & (x >= 0) & jnp.isfinite(a)
+    ends = jnp.where(jnp.isposinf(a) & (x >= 0) & jnp.isfinite(x), 0, jnp.where((a == 0) & (x > 0), 1, jnp.nan))
+    a, x = jnp.where(inside, a, 1), jnp.where(inside, x, 1)
+    large = (a > (1e5 if a.dtype == jnp.float64 else 200)) & jnp.isfinite(x)
     found = (js.gammaincc if upper else js.gammainc)(jnp.where(large, 1, a), jnp.where(large, 1, x))
     n, part = jnp.where(large, a, 1), jnp.where(large, (x - a) / a, 0)
+    part = jnp.maximum(part, jnp.finfo(a.dtype).eps - 1)  # its logarithm is finite: at x = 0 `rest` is 0 times that
     near = jnp.abs(part) < 0.3
     low, high = jnp.where(near, part, 0), jnp.where(near, 1, part)
     far = jnp.sign(high) * jnp.sqrt(2 * (high - jnp.log1p(high)))
@@ -128,7 +139,8 @@ def _incomplete_gamma(upper: bool, a: Any, x: Any) -> Any:
     c = jnp.where(near, jnp.polyval(jnp.asarray(_TEMME, a.dtype), jnp.where(near, eta, 0)), 1 / high - 1 / far)
     rest = jnp.exp(-n * eta * eta / 2) / jnp.sqrt(2 * math.pi * n) * (c - (1 / 540 + eta / 288) / n)
     sign = 1 if upper else -1
-    return jnp.where(large, 0.5 * js.erfc(sign * eta * jnp.sqrt(n / 2)) + sign * rest, found)
+    found = jnp.where(large, 0.5 * js.erfc(sign * eta * jnp.sqrt(n / 2)) + sign * rest, found)
+    return jnp.where(inside, found, 1 - ends if upper else ends)
 
 
 _TEMME = -571 / 261273600, 1 / 25515, -139 / 777600, 1 / 2835, 1 / 864, -2 / 135, 1 / 12, -1 / 3

@@ -50,7 +50,7 @@ def _polygamma(n: int, x: Any) -> Any:
     """jax's polygamma; reflected for negative numbers, where its zeta is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
     if n > _MOST_REFLECTED:
         return js.polygamma(n, x)
-    negative, far = x < 0, x > 1e5
+    negative, far = x <= 0, x > 1e5
     positive = jnp.where(negative, 1 - x, x)
     there = js.polygamma(n, positive) if n else js.digamma(jnp.where(positive == 0, 1, positive))
     reflected = (-1) ** n * (there - math.pi ** (n + 1) * _cot_derivative(n, _cot(jnp.where(negative, x, 0.5))))
@@ -92,9 +92,8 @@ def series(y: Any, terms: int, ratio: Callable[..., Any]) -> Any:
     return total
 
 
-def sinc(x: Any) -> Any:
-    """sinc, by its series near 0, where derivatives of the quotient cancel (jnp.sinc: a slope of -2e14 at 1e-30)."""
-    x = math.pi * x
+def sine_over(x: Any) -> Any:
+    """sin(x) / x, by its series near 0, where derivatives of the quotient cancel (jnp.sinc has -2e14 at 1e-30)."""
     near = jnp.abs(x) < 0.5
     far = jnp.where(near, 1, x)
     return jnp.where(
@@ -191,7 +190,7 @@ _floating("sigmoid", sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))
 )
 _floating("sin", COMPLEX_TOO["sin"], "The sine of radians.")
-_floating("sinc", sinc, "sin(pi * input) / (pi * input); 1 at 0.")
+_floating("sinc", lambda x: sine_over(math.pi * x), "sin(pi * input) / (pi * input); 1 at 0.")
 _floating("sinh", COMPLEX_TOO["sinh"], "The hyperbolic sine.")
 _floating("tan", COMPLEX_TOO["tan"], "The tangent of radians.", samples=UNIT).derivative(
     self=lambda grad, result: grad * conj(1 + result * result)

@@ -18,7 +18,9 @@ from ...dispatch.promotion import refuse_complex, wrap_dim
 from ...dispatch.samples import real, rising, sample, whole
 from ...errors import TracedValueError
 from ...tensor import Tensor
+from ...views.named.arguments import own_dim
 from ...views.storage import Tracer, value_needed
+from ..index.index_checks import on_host
 from .extrema import scatter
 from .sort_kernel import ordered
 
@@ -110,11 +112,8 @@ _GROUPED = (
 @unjitted("_unique", missing="_unique2", samples=_GROUPED)
 def _unique(self, *, dim, inverse, counts):
     _require_values(self, "unique")
-    if dim is None:
-        flat = jnp.unique(self, return_inverse=inverse, return_counts=counts)
-    else:
-        flat = jnp.unique(self, axis=wrap_dim(dim, self.ndim), return_inverse=inverse, return_counts=counts)
-    return _as_indices(flat)
+    axis = None if dim is None else own_dim(dim, self.ndim)
+    return _as_indices(jnp.unique(self, axis=axis, return_inverse=inverse, return_counts=counts, equal_nan=False))
 
 
 _unique.derivative(all=lambda dim: refuse_derivative("_unique2" if dim is None else "unique_dim"))
@@ -123,12 +122,13 @@ _unique.derivative(all=lambda dim: refuse_derivative("_unique2" if dim is None e
 @unjitted("_unique_consecutive", missing="unique_consecutive", samples=_GROUPED)
 def _unique_consecutive(self, *, dim, inverse, counts):
     _require_values(self, "unique_consecutive")
-    x = self.reshape(-1) if dim is None else jnp.moveaxis(self, wrap_dim(dim, self.ndim), 0)
+    dim = None if dim is None else own_dim(dim, self.ndim)
+    x = self.reshape(-1) if dim is None else jnp.moveaxis(self, dim, 0)
     n = x.shape[0]
     changed = (x[1:] != x[:-1]).any(axis=tuple(range(1, x.ndim)))
     fresh = jnp.concatenate([jnp.ones(min(n, 1), bool), changed])
     starts = jnp.flatnonzero(fresh)
-    values = x[starts] if dim is None else jnp.moveaxis(x[starts], 0, wrap_dim(dim, self.ndim))
+    values = x[starts] if dim is None else jnp.moveaxis(x[starts], 0, dim)
     group = jnp.cumsum(fresh) - 1
     parts = [values]
     if inverse:
@@ -175,10 +175,23 @@ def _plain(found: Any) -> Any:
 # -- searching --------------------------------------------------------------------------------------------------------
 
 
+def _check_sorter(args: tuple, statics: tuple) -> None:
+    boundaries, sorter = args[0], args[2] if len(args) > 2 else None
+    if sorter is None:
+        return
+    if tuple(sorter.shape) != tuple(boundaries.shape):
+        sizes = f"boundary tensor {list(boundaries.shape)} and sorter tensor {list(sorter.shape)}"
+        raise RuntimeError(f"boundary and sorter must have the same size, but got {sizes}")
+    values = on_host(sorter)
+    if values is not None and values.size and not 0 <= values.min() <= values.max() < boundaries.shape[-1]:
+        raise RuntimeError("sorter index out of range")
+
+
 @operator(
     signature="sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None",
     differentiable=False,
     method=False,
+    check=_check_sorter,
     samples=(sample(rising(4), real(2, 3)), sample(rising(2, 4), real(2, 3), right=True)),
 )
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
@@ -192,6 +205,8 @@ def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=
         raise RuntimeError(f"side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
         raise RuntimeError("side and right can't be set to opposites, got side of left while right was True")
+    if not sorted_sequence.ndim:
+        raise RuntimeError("boundaries tensor should have positive dimension, but got 0 dimension")
     if sorter is not None:
         sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, axis=-1)
     find = partial(jnp.searchsorted, side="right" if right or side == "right" else "left")
