@@ -1,4 +1,4 @@
-"""Views of a backend with rules for them: what is refused, what reading is free, and which copies would be aliases.
+"""Views: applies a declared backend's rules for views: refuses some, and counts copies that would elsewhere be aliases.
 
 An array and the copy that stands in place of a view of it refer to each other weakly (`Pending.apart`), so that a write
 into one is counted while the other is there.
