@@ -22,10 +22,6 @@ from ...dispatch.tables import FUNCTIONS, METHODS
 from ...tensor import Tensor
 from ...views.named.arguments import int_of
 from ..reduce.norms import matrix_norm
-from . import contractions as contractions
-from . import ldl as ldl
-from . import least_squares as least_squares
-from . import lu as lu
 from .checks import adjoint, broadcast_batches, check_info, first_zero, is_vector, no_info, require_matrices
 from .cholesky import cholesky
 from .determinant import determinant
