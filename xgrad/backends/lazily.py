@@ -15,7 +15,7 @@ from ..execution.references import is_deleted
 
 
 class DeviceQueue(Queue):
-    """Programs of one thread that wait on a lazy backend."""
+    """One thread's programs that a lazy backend has noted and not run."""
 
     plain, cut = False, None
 

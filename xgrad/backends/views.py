@@ -15,7 +15,7 @@ from .events import Apart, Sum
 
 
 class Views:
-    """The rules of one backend's views, and what they are counted by."""
+    """Applies the rules of one backend's views, and counts by them."""
 
     def __init__(self, runtime: Any) -> None:
         self.runtime: Any = runtime
