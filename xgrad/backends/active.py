@@ -1,4 +1,4 @@
-"""Active: the block in which new tensors of a thread are made on a backend."""
+"""Active: the block `with chip.activate():`, in which a thread's new tensors are made on a declared backend."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from ..config import Block, state
 
 
 class Active(Block):
-    """Within the block new tensors are made on `backend`.  It may be nested, and is a decorator too."""
+    """A `with` block, or a decorator, that makes `backend` the place of new tensors; blocks may be nested."""
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend

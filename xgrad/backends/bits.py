@@ -1,4 +1,4 @@
-"""Bits: the source of a backend's random bits, as a pass over each of its programs.
+"""Bits: a declared backend's generator of random bits, which replaces JAX's in each of its programs.
 
 Programs draw from a key, by `jax.random`: all distributions are made of `random_bits`.  Here another generator makes
 these bits, or a function of the backend's own.  Keys are split as ever: seeds and checkpoints are the same.

@@ -1,8 +1,8 @@
-"""Clock: notes what a backend with a Cost does, in its order, so that time can be simulated (simulation.py).
+"""Clock: logs what a backend with a `Cost` does, in order; simulation.py computes times from the log.
 
     launch, transfer, event ──► Entry ──► the logs of the open reports, and of the events of streams
 
-An array has a number from the first time that an entry has it: so an entry knows what it waits for.
+An entry names the arrays that it waits for by numbers, which they get when they first appear in one.
 Invariant: nothing is noted while no report is open and no event was made.
 """
 
@@ -26,7 +26,7 @@ MOST = 1 << 16  # entries that wait for the simulation of events
 
 
 class Span(NamedTuple):
-    """A thing that a queue does from `start` to `end`, in seconds; `stream`: its number, 0 for the default one."""
+    """An operation of a queue from `start` to `end`, in seconds; `stream`: its number, 0 for the default one."""
 
     queue: str
     name: str
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 
 class Entry:
-    """One thing that a backend did, or was told: on one of the queues, or one of `RECORD`, `WAIT` and `SYNC`."""
+    """One operation of a backend: on one of the queues, or one of `RECORD`, `WAIT` and `SYNC`."""
 
     __slots__ = ("counts", "died", "kind", "made", "name", "read", "stream", "what")
 

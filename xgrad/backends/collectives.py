@@ -1,4 +1,4 @@
-"""Collectives: what the devices of a program send one another, and when, as the compiled program says.
+"""Collectives: reads from a compiled program what its devices send one another, and when.
 
 The text of a chip's program is its schedule: a collective between `-start` and `-done` has the time of what stands
 between them.

@@ -1,4 +1,4 @@
-"""Counting: what a backend's runtime writes into the reports that are open, and into its clock."""
+"""Counting: the methods of `Runtime` that count programs, reads and transfers in the open reports and the clock."""
 
 import sys
 from collections import Counter
@@ -18,7 +18,7 @@ from .shards import resharded, spread_of
 
 
 class Counting:
-    """The part of a Runtime that counts."""
+    """The base class of `Runtime` with the methods that count."""
 
     backend: Any
     views: Any

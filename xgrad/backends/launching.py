@@ -1,6 +1,6 @@
-"""Launching: runs the programs of a backend that declares faults, passes, or how its queue is cut into programs.
+"""Launching: runs programs of a backend that declares faults, or changes to programs: passes, formats, bits, fusion.
 
-A backend without those has no Launching, and runs its programs as they are.
+`Runtime` has one if its backend declares any of these, and else runs programs as they are.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from .without import lacking
 
 
 class Launching:
-    """Stands between the runtime of a backend and its programs."""
+    """Runs the programs of one backend's `Runtime`, with its faults and in its forms."""
 
     def __init__(self, runtime: Any) -> None:
         backend = runtime.backend

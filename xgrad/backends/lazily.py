@@ -1,7 +1,7 @@
-"""DeviceQueue: the programs that a lazy backend has noted in one thread, and not run yet.
+"""DeviceQueue: one thread's queue of programs that a lazy backend has noted and not run yet.
 
-The queue of lazy blocks, with the backend's own rules: what it gives is on the backend, and counts in its memory;
-nothing is donated if writes copy.
+It is the queue of `xgrad.lazy()` with the backend's own rules: its results are on the backend and count in its memory,
+and nothing is donated if writes copy.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from ..execution.references import is_deleted
 
 
 class DeviceQueue(Queue):
-    """Programs of one thread that wait on a lazy backend."""
+    """One thread's programs that a lazy backend has noted and not run."""
 
     plain, cut = False, None
 

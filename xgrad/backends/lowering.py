@@ -1,7 +1,7 @@
-"""Lowerings: an operator whose function is the backend's own, a JAX function, in place of the table's.
+"""Lowerings: JAX functions that a declared backend puts in place of the functions of operators.
 
-Derivatives still come from the table, which sees arguments and result.  A `jax.custom_vjp` brings its own: then
-backward is JAX's derivative of it, at the arguments.
+Derivatives still come from the operator's declaration, at arguments and result.  A `jax.custom_vjp` brings its own:
+then backward is JAX's derivative of it, at the arguments.
 """
 
 import copy

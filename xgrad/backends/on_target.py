@@ -1,4 +1,4 @@
-"""OnTarget: the programs of a report, as the compiler of the backend's target sees them.
+"""OnTarget: what the compiler of a backend's target chip says of the programs in a `Report`.
 
 Each is traced anew for the target's platform, and compiled by the chip's compiler; the CPU's programs stay as they are.
 """

@@ -1,4 +1,4 @@
-"""Operands of a backend's programs, as JAX takes them."""
+"""Operands of a backend's programs: the JAX array behind a `Pending`, and a test for tracers."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
-"""Passes: programs rewritten before they are lowered, for `xgrad.Backend(..., passes=[...])`; and two worth reading.
+"""Passes: functions that rewrite programs, for `xgrad.Backend(..., passes=[...])`: a helper and two examples.
 
 A pass is a pure function from a closed jaxpr (`jax.make_jaxpr`) to another one, with the same shapes and dtypes of
-operands and results.  `rewrite` makes most of them short: it takes a rule for each primitive of JAX's.
+operands and results.  `rewrite` makes most of them short: it takes a rule for each primitive of JAX's.  The examples
+are `scatter_as_product` and `tiles`.
 """
 
 from collections.abc import Callable, Mapping

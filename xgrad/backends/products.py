@@ -1,4 +1,4 @@
-"""Products: the number formats inside of products, as a pass over each program of a backend.
+"""Products: rewrites a declared backend's programs so that products and convolutions use its number formats.
 
     dot_general, conv_general_dilated of float32        operands ──► bfloat16 ──► product, summed in float32 ──► float32
 

@@ -1,4 +1,4 @@
-"""Rewriting: a backend's passes change each of its programs before it is lowered.
+"""Passes: applies a declared backend's passes (passes.py) to each of its programs before it is lowered.
 
     program's function ──make_jaxpr──► closed jaxpr ──pass──► closed jaxpr ──pass──► ... ──► lowered by jax.jit
 

@@ -51,7 +51,7 @@ from .without_hlo import HloFilter
 
 
 class Runtime(Counting):
-    """Stands behind the place of a declared backend, and runs its programs."""
+    """Runs the programs on tensors of one declared backend; made by its `Backend`."""
 
     def __init__(
         self,

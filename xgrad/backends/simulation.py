@@ -78,7 +78,7 @@ class Moves:
 
 
 class Simulation:
-    """The simulated time of one backend, from when its host has come to 0."""
+    """Computes when each entry of a log begins and ends on one backend, in seconds from the log's start."""
 
     def __init__(self, cost: Cost, log: Log, works: "Works", compiles: bool = True) -> None:
         self.cost, self.works, self.compiles = cost, works, compiles

@@ -1,7 +1,7 @@
-"""Constants: starts of slices that are parts of their programs, for a backend without runtime starts.
+"""Constants: compiles the starts of views' slices into programs, for a backend declared with `runtime_starts=False`.
 
-Views share a program that has their starts as operands.  Here each choice of starts is a program of its own, a `Bound`
-one; what that costs is counted where programs are compiled.
+Elsewhere equal views share one program, which has their starts as operands.  Here each choice of starts is a program of
+its own, a `Bound`; reports count those that are compiled for their starts alone.
 """
 
 from collections.abc import Callable, Sequence

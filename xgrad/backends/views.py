@@ -1,4 +1,4 @@
-"""Views of a backend with rules for them: what is refused, what reading is free, and which copies would be aliases.
+"""Views: applies a declared backend's rules for views: refuses some, and counts copies that would elsewhere be aliases.
 
 An array and the copy that stands in place of a view of it refer to each other weakly (`Pending.apart`), so that a write
 into one is counted while the other is there.
@@ -15,7 +15,7 @@ from .events import Apart, Sum
 
 
 class Views:
-    """The rules of one backend's views, and what they are counted by."""
+    """Applies the rules of one backend's views, and counts by them."""
 
     def __init__(self, runtime: Any) -> None:
         self.runtime: Any = runtime

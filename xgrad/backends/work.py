@@ -1,4 +1,4 @@
-"""Work: what a program does, as its `Cost` is asked for it: arithmetic and bytes by dtype, operations, collectives.
+"""Work: what a program does, from which a `Cost` computes its time: arithmetic and bytes by dtype, collectives.
 
 Totals are XLA's counts of the compiled program.  How they divide among dtypes and operations is read from its
 StableHLO, only if a Cost asks.

@@ -1,4 +1,4 @@
-"""The circumstances of a comparison, which belong to its figures wherever somebody cites them."""
+"""The versions, devices and date that a comparison shows beside its figures."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Who shares memory with whom: a write in place, the user's own array, base and views, what backward saved."""
+"""Checks of shared memory: a write in place, the user's own array, base and views, what backward saved."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Random numbers: a seed gives the same ones as on the CPU."""
+"""Checks of random numbers: a seed must give the same ones as on the CPU."""
 
 from collections.abc import Callable
 from typing import Any

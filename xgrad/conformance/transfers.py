@@ -1,4 +1,4 @@
-"""Arrays that go to the device and come back must be what they were, bit for bit."""
+"""Checks of transfers: arrays that go to the device and come back must be the same, bit for bit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""LogisticNormal (PyTorch: torch/distributions/logistic_normal.py)."""
+"""LogisticNormal: vectors of probabilities made of normal numbers (PyTorch: torch/distributions/logistic_normal.py)."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,7 @@
-"""LowRankMultivariateNormal (PyTorch: torch/distributions/lowrank_multivariate_normal.py)."""
+"""LowRankMultivariateNormal: a normal distribution with covariance W Wᵀ + diag(d).
+
+(PyTorch: torch/distributions/lowrank_multivariate_normal.py.)
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Fit of a tree and a checkpoint: compare them, request arrays from orbax, and turn its arrays into the tree's leaves.
+"""For orbax.py: compares a tree with a checkpoint, requests its arrays, and turns them into the tree's leaves.
 
 Invariant: everything is compared before anything is read (orbax casts to another dtype without a word), and read
 before anything is changed.

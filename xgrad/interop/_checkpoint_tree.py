@@ -1,4 +1,4 @@
-"""The form of a tree in a checkpoint: plain dictionaries and lists of arrays, numbers and strings, each with a path.
+"""For orbax.py, a tree's form in a checkpoint: dictionaries and lists of arrays, numbers and strings, each with a path.
 
 A path is the tuple of keys, as strings, that lead to a leaf: `("optimizer", "state", "0", "step")`.  Invariant: the
 paths identify the saved values, so a tree fits a checkpoint if the paths and the values there agree: lists and tuples,

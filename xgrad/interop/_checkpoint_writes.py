@@ -1,4 +1,4 @@
-"""New leaves for a tree in place: all writes are planned first, then done.
+"""Writes: puts a checkpoint's values into a tree, for `orbax.restore_into`: all writes are planned first, then done.
 
 Invariant: `plan` changes nothing and finds every write that could fail; `run` does not fail half-way.
 """

@@ -1,4 +1,4 @@
-"""New values for existing tensors, all or none: the last step of loading a file into a model.
+"""Writes new values into existing tensors, all or none: the last step of loading a file into a model.
 
 Invariant: every error that a write could raise is raised before the first write.
 """

@@ -57,7 +57,7 @@ _slot: Any = vars(nnx.Variable)[_SLOTS[0]]
 
 
 class _Structure(threading.local):
-    """`alone`: True while this thread reads the structure of modules, without values."""
+    """A flag of each thread: `alone` is True while it reads the structure of modules, without values."""
 
     alone: bool = False
 

@@ -1,4 +1,4 @@
-"""The user's trees: dictionaries, lists and tuples, rebuilt with their own classes, with a name for each leaf.
+"""For torch.py and data.py: walks trees of dictionaries, lists and tuples, rebuilds their classes, names leaves.
 
 Invariant: order, types of containers and their attributes (`_metadata` of a `state_dict`) stay.  `jax.tree` would
 sort the dictionaries and call None an empty tree.

@@ -1,10 +1,7 @@
-"""The Function of a registered operator: its formula, its rule for vmap, its writes.
+"""OperatorFunction: the `autograd.Function` of a registered operator: its formula, its rule for vmap, its writes.
 
-(PyTorch: torch/_library/autograd.py.)
-
-`autograd.Function` takes tensors one by one; an operator has lists of them, numbers and keywords between, which a
-`Call` has (calls.py).
-Tensors that the operator writes are outputs of the Function, marked as dirty: their new values have its node.
+Its arguments are the operator's tensors and a `Call` with all else (calls.py).  Tensors that the operator writes are
+outputs, marked as dirty: their new values have its node.  (PyTorch: torch/_library/autograd.py.)
 """
 
 import warnings

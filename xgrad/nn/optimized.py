@@ -1,6 +1,6 @@
-"""Optimized: the attributes and the calls of `OptimizedModule`, which is a module around another one.
+"""Optimized: the attributes and calls of the module that `xgrad.compile(module)` makes, `OptimizedModule`.
 
-PyTorch has it in torch/_dynamo/eval_frame.py.
+(PyTorch: torch/_dynamo/eval_frame.py.)
 """
 
 from typing import Any

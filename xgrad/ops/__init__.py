@@ -1,6 +1,6 @@
 """The operator table: importing this package declares every operator.
 
-There is a folder for each kind of operator, whose `__init__` describes it.
+Each folder has one kind of operator, which its `__init__` names; aten.py and foreach.py have PyTorch's internal ones.
 """
 
 # ruff: noqa: F401 - the import of a module declares its operators

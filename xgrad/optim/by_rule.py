@@ -1,4 +1,4 @@
-"""ByRule: what all optimizers of this package share, whose steps are rules (rule.py)."""
+"""ByRule: the base class of this package's optimizers, which declare their steps as rules (rule.py)."""
 
 import functools
 from collections.abc import Callable

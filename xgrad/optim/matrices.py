@@ -1,4 +1,4 @@
-"""Adafactor and Muon: optimizers that see a matrix as one (PyTorch: torch/optim/_adafactor.py, _muon.py)."""
+"""Adafactor and Muon: optimizers whose step uses a matrix as a whole (PyTorch: torch/optim/_adafactor.py, _muon.py)."""
 
 import math
 from typing import Any, ClassVar

@@ -1,6 +1,6 @@
-"""Tensors of an optimizer's state: made and copied to where their parameter is, without a program of their own.
+"""Makes and copies tensors of an optimizer's state to where their parameter is, without compiling a program for each.
 
-`zeros_like` would compile a program for each shape, 20 ms each, before the first step.
+`zeros_like` would compile one for each shape, 20 ms each, before the first step.
 """
 
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ _FEW = 24  # parameters, whose program compiles in a second, and beside whose up
 
 
 class Rule(NamedTuple):
-    """An update rule."""
+    """An optimizer's step as pure functions, which the module's docstring describes; `ByRule` runs it."""
 
     name: str
     counts: tuple[str, ...]  # the 0-d parts of a parameter's state

@@ -1,4 +1,4 @@
-"""map_location: the places of a file's tensors (PyTorch: torch/serialization.py, `_get_restore_location`)."""
+"""Places: the devices of a file's storages, by `map_location` (PyTorch: serialization.py, `_get_restore_location`)."""
 
 from collections.abc import Mapping
 from typing import Any

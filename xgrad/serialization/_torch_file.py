@@ -14,7 +14,7 @@ from ._torch_pickle import Read, Reader, Tensors
 
 
 class _Archive:
-    """The zip."""
+    """The zip in a file of `torch.save`, with checked reads of its entries."""
 
     def __init__(self, data: memoryview, file: str) -> None:
         self.file = file

@@ -6,6 +6,9 @@ module_proxy.py      a module named torch.X, whose names are xgrad's
 tables.py            which names are looked up where
 torch_attributes.py  values that packages read, and xgrad itself has no need of
 aten.py              torch.ops.aten
+checks.py            torch._check
+hub.py               torch.hub
+pytree.py            torch.utils._pytree
 borrow.py            modules of an installed PyTorch, run over xgrad
 """
 

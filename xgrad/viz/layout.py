@@ -55,7 +55,7 @@ class Curve(NamedTuple):
 
 @dataclass(slots=True)
 class Layout:
-    """A scene with its places."""
+    """A scene with a place for each of its boxes, edges and labels."""
 
     scene: Scene
     boxes: list[Rectangle]

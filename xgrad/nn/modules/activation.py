@@ -1,4 +1,4 @@
-"""Activations: rows over nn.functional, and PReLU (PyTorch: torch/nn/modules/activation.py)."""
+"""Activations: classes that call nn.functional, and PReLU (PyTorch: torch/nn/modules/activation.py)."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,4 @@
-"""Distances (PyTorch: torch/nn/modules/distance.py)."""
+"""CosineSimilarity and PairwiseDistance (PyTorch: torch/nn/modules/distance.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Dropout: rows over nn.functional, which act in training only (PyTorch: torch/nn/modules/dropout.py)."""
+"""Dropout: classes that call nn.functional, and act in training only (PyTorch: torch/nn/modules/dropout.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pooling: rows over nn.functional (PyTorch: torch/nn/modules/pooling.py)."""
+"""Pooling: classes that call nn.functional (PyTorch: torch/nn/modules/pooling.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Gradients made shorter, in place (PyTorch: torch/nn/utils/clip_grad.py).
+"""Clipping of gradients in place, by norm or by value (PyTorch: torch/nn/utils/clip_grad.py).
 
 The norm of all gradients is one program, and so is their scaling.  `foreach` is accepted as PyTorch's choice between
 two ways of computing the same; here there is one.

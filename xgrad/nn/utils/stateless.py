@@ -1,4 +1,4 @@
-"""Other tensors in the place of a module's parameters and buffers, for a while (torch/nn/utils/stateless.py)."""
+"""Replaces a module's parameters and buffers within a block, for `functional_call` (torch/nn/utils/stateless.py)."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

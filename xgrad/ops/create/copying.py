@@ -1,4 +1,4 @@
-"""copy_, the write that casts and transfers; copied and fit_to, recorded forms of the engine's maps."""
+"""copy_, which casts and transfers; and recorded copies, sums and casts of gradients, for the engine."""
 
 from typing import Any
 

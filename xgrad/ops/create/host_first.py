@@ -1,4 +1,4 @@
-"""Compute the first constants and random numbers of each shape on the host, which is cheaper than compiling.
+"""is_early: decides if the host computes a constant or random numbers: the first of each shape, instead of compiling.
 
 A program of one constant takes 20 ms to compile, one of random numbers 100 ms and more.  A model has such a program for
 each shape of its weights, and most of them run once.

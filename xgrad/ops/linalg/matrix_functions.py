@@ -1,10 +1,9 @@
 """xgrad.linalg: determinants, inverses, solvers, powers and exponentials.
 
-Importing it imports products, contractions, norms and decompositions.  A formula stands where the saved result makes
-the gradient cheaper than the derived one (`inv`, `solve`, `cholesky`); the rest is derived from `jax.numpy.linalg` and
-`jax.scipy.linalg`.  A matrix that cannot be inverted or factorized raises `LinAlgError`, which waits for the result;
-the forms `*_ex` don't.  (PyTorch: aten/src/ATen/native/BatchLinearAlgebra.cpp,
-torch/csrc/autograd/FunctionsManual.cpp.)
+A formula stands where the saved result makes the gradient cheaper than the derived one (`inv`, `solve`); the rest is
+derived from `jax.numpy.linalg` and `jax.scipy.linalg`.  A matrix that cannot be inverted or factorized raises
+`LinAlgError`, which waits for the result; the forms `*_ex` don't.
+(PyTorch: aten/src/ATen/native/BatchLinearAlgebra.cpp, torch/csrc/autograd/FunctionsManual.cpp.)
 """
 
 import math
@@ -23,10 +22,6 @@ from ...dispatch.tables import FUNCTIONS, METHODS
 from ...tensor import Tensor
 from ...views.named.arguments import int_of
 from ..reduce.norms import matrix_norm
-from . import contractions as contractions
-from . import ldl as ldl
-from . import least_squares as least_squares
-from . import lu as lu
 from .checks import adjoint, broadcast_batches, check_info, first_zero, is_vector, no_info, require_matrices
 from .cholesky import cholesky
 from .determinant import determinant

@@ -1,4 +1,4 @@
-"""Products with a weight, and attention (PyTorch: Linear.cpp, attention.cpp)."""
+"""linear, bilinear and scaled_dot_product_attention (PyTorch: Linear.cpp, attention.cpp)."""
 
 from functools import partial
 from typing import Any

@@ -1,7 +1,8 @@
-"""Formulas that hold to the ends of the dtypes' ranges, on branch cuts, and beside others in one program.
+"""Functions of JAX arrays, for operators and formulas, that stay right for extreme numbers, on branch cuts, and fused.
 
-JAX's derivative of a quotient has 1 / b², which leaves the range where the result does not, and XLA makes a / (b * b)
-of two divisions.  Of complex functions XLA forgets the sign of a zero, which says on which side of a cut a number is.
+JAX's derivative of a quotient has 1 / b², which over- or underflows where the result does not, and XLA makes
+a / (b * b) of two divisions.  Of complex functions XLA forgets the sign of a zero, which says on which side of a
+cut a number is.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Random numbers within a program: of a key, or of the words that the host made of a key (`keys.draw_words`).
+"""Functions that draw numbers inside of a program: from a key, or from words that the host made of a key.
 
-Words have two dimensions, (1, numel), a key has one.
+Words (`keys.draw_words`) have two dimensions, (1, numel), a key has one.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""draw_key draws the key that a random operator takes as an argument; in vmap it draws a key for each entry.
+"""draw_key: draws the key that a random operator takes as an argument; in vmap a key for each entry.
 
-The first numbers of a kind come from the host (`early`): all of them (`draw_early`), or the random words that a program
-makes into numbers (`draw_words`).
+The first numbers of a kind come from the host (create/host_first.py): `draw_early` returns the numbers,
+`draw_words` the random words that a program makes into numbers.
 """
 
 import functools

@@ -1,7 +1,6 @@
-"""Operators that move elements without computing: joining, repeating, flipping, triangles, diagonals, clone.
+"""Operators that move elements without computing: clone, repeat, flip, roll, triangles, diagonals.
 
-All are linear with constant coefficients, so none saves its input: backward is the transpose of the function
-(`transposed`), or the slices of a joined gradient.
+All are linear with constant coefficients, so none saves its input: backward is the function's transpose (`transposed`).
 """
 
 from operator import mul

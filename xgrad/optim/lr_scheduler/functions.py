@@ -1,4 +1,4 @@
-"""Schedules that users' functions give."""
+"""LambdaLR and MultiplicativeLR: schedules whose factors come from functions of the user's."""
 
 import types
 from collections.abc import Callable, Sequence
