@@ -239,6 +239,9 @@ def renorm(self, maxnorm, *, p, dim):
     return self * factor.astype(self.dtype)
 
 
+_MODES = None, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+
+
 @operator(
     method=False,
     out=False,
@@ -252,8 +255,10 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
     Distances are computed from the differences in every `compute_mode`.
     """
     require_number("cdist", p=p)
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    if compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
             "cdist only supports at least 2D tensors, and X1 and X2 must have the same number of columns, but got "
