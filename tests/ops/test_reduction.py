@@ -237,6 +237,35 @@ def test_matrix_norms(p):
     agree(lambda lib, x: lib.linalg.norm(x, p, dim=(0, 2), keepdim=True), numbers(2, 3, 4), order=1, forward=False)
 
 
+@pytest.mark.parametrize("p", [1, 2, float("inf"), "nuc", -1, -2])
+def test_norms_of_matrices_without_elements(p):
+    for shape in ((2, 0, 3), (2, 3, 0), (0, 3, 3)):
+        try:
+            wanted = torch.linalg.matrix_norm(torch.ones(shape), p)
+        except (IndexError, RuntimeError):
+            with pytest.raises(IndexError, match="of matrices without elements"):
+                xgrad.linalg.matrix_norm(xgrad.ones(shape), p)
+        else:
+            assert xgrad.linalg.matrix_norm(xgrad.ones(shape), p).tolist() == wanted.tolist()
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match="must have at least 2 dimensions"):
+            T.linalg.matrix_norm(T.ones(3), p)
+        with pytest.raises(RuntimeError, match=r"Expected a floating point or complex tensor as input\. Got Long"):
+            T.linalg.matrix_norm(T.ones(2, 2, dtype=T.int64), p)
+
+
+def test_refused_arguments_of_distances():
+    for T in (torch, xgrad):
+        x = T.ones(2, 2)
+        for p in (-1.0, float("nan")):
+            with pytest.raises(RuntimeError, match="cdist only supports non-negative p values"):
+                T.cdist(x, x, p=p)
+            with pytest.raises(RuntimeError, match="pdist only supports non-negative p values"):
+                T.nn.functional.pdist(x, p=p)
+        with pytest.raises(ValueError, match="x is not a valid value for compute_mode"):
+            T.cdist(x, x, compute_mode="x")
+
+
 def test_norm_in_another_dtype():
     x = xgrad.tensor(X.astype("float32"))
     assert x.norm(dtype=xgrad.float64).dtype == xgrad.float64

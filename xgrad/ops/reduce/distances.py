@@ -80,7 +80,7 @@ def pdist(self, *, p=2.0):
     require_real_floating(self, "pdist")
     if self.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.ndim}D")
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
     first, second = np.triu_indices(self.shape[0], 1)
     if not len(first) or not self.shape[1]:

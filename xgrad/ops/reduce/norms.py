@@ -114,13 +114,15 @@ def vector_norm(x, *, ord=2, dim=None, keepdim=False, dtype=None):
 )
 def _matrix_norm(A, *, ord, dim, keepdim):
     rows, columns = dim
-    A = jnp.moveaxis(A, dim, (-2, -1))
+    A = jnp.moveaxis(_converted(A, None, "linalg.matrix_norm"), dim, (-2, -1))
     if ord in ("nuc", 2, -2):
-        values = jnp.linalg.svd(A, compute_uv=False)
-        found = {"nuc": jnp.sum, 2: jnp.max, -2: jnp.min}[ord](values, axis=-1)
+        found = jnp.linalg.svd(A, compute_uv=False)
     else:
-        sums = jnp.sum(magnitude(A), axis=-2 if abs(ord) == 1 else -1)
-        found = (jnp.max if ord > 0 else jnp.min)(sums, axis=-1)
+        found = jnp.sum(magnitude(A), axis=-2 if abs(ord) == 1 else -1)
+    if not found.shape[-1] and ord != "nuc" and ord < 0:
+        raise IndexError(f"linalg.matrix_norm: the norm of order {ord} of matrices without elements is no number")
+    # The largest of no numbers is 0, as in PyTorch.
+    found = (jnp.sum if ord == "nuc" or not found.shape[-1] else jnp.max if ord > 0 else jnp.min)(found, axis=-1)
     return jnp.expand_dims(found, tuple(sorted((rows, columns)))) if keepdim else found
 
 
@@ -139,9 +141,9 @@ def matrix_norm(
     >>> xgrad.linalg.matrix_norm(xgrad.eye(4))
     tensor(2.)
     """
-    dims = wrap_dims(tuple(dim), A.ndim)
     if A.ndim < 2:
         raise RuntimeError(f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, but has {A.ndim}")
+    dims = wrap_dims(tuple(dim), A.ndim)
     if len(dims) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {tuple(dim)}")
     if dtype is not None:
@@ -237,6 +239,9 @@ def renorm(self, maxnorm, *, p, dim):
     return self * factor.astype(self.dtype)
 
 
+_MODES = None, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+
+
 @operator(
     method=False,
     out=False,
@@ -250,6 +255,10 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
     Distances are computed from the differences in every `compute_mode`.
     """
     require_number("cdist", p=p)
+    if not p >= 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    if compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
             "cdist only supports at least 2D tensors, and X1 and X2 must have the same number of columns, but got "
