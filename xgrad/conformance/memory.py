@@ -60,7 +60,7 @@ def own_array(place: Place, dtype: np.dtype) -> list[Check]:
 
 
 def host_array(place: Place, dtype: np.dtype) -> list[Check]:
-    """A tensor shares no memory with the NumPy array that it was made of; a write does not change what `numpy()` gave."""
+    """A tensor and the NumPy array that it was made of share no memory; a write does not change what `numpy()` gave."""
     mine = np.ones(64, dtype)
     (x,) = place.tensors([mine])
     mine[:] = 0
