@@ -130,3 +130,16 @@ assert len(os.listdir("/proc/self/task")) > 256 or not os.path.exists("/proc/sel
 assert before == dict(os.environ)
 """
     run(code, XLA_FLAGS="--xla_force_host_platform_device_count=8", PJRT_NPROC=None)
+
+
+def test_synchronizing_the_cpu_waits_for_programs_in_a_thread_of_jaxs():
+    code = """
+import xgrad
+xgrad.config.async_dispatch(True)
+x = y = xgrad.ones(700, 700)
+for _ in range(30):
+    y = y @ x
+xgrad.cpu.synchronize()
+assert y._read().is_ready()
+"""
+    run(code)

@@ -318,6 +318,24 @@ def test_a_chips_schedule_hides_what_it_sends_meanwhile():
     assert "memory of each chip  1 KiB" in str(told)
 
 
+@pytest.mark.parametrize(
+    "branches", ["branch_computations={%short, %long, %none}", "true_computation=%long, false_computation=%short"]
+)
+def test_a_chips_schedule_has_the_longest_branch_of_a_conditional(branches):
+    names = {"short": ["10"], "long": ["20", "30"], "none": []}
+    text = "".join(
+        f"%{name} (p: f32[4]) -> f32[4] {{\n"
+        + "".join(
+            f'  %{name}.{i} = f32[4]{{0}} fusion(%p), calls=%f, backend_config={{"estimated_cycles":"{cycles}"}}\n'
+            for i, cycles in enumerate(many)
+        )
+        + "}\n"
+        for name, many in names.items()
+    )
+    text += f"ENTRY %main (x: f32[4]) -> f32[4] {{\n  ROOT %c = f32[4]{{0}} conditional(%i, %x, %x), {branches}\n}}\n"
+    assert Schedule(text, 1, 1e-3, lambda size, steps: 0.0).end == pytest.approx(0.05)
+
+
 def answer_of(**said):
     """A chip's report, as a compiler of 256 chips would give it."""
     answer = Answer("tpu:v5e:16x16", **said)

@@ -1,13 +1,14 @@
 """xgrad.conformance.run: what is right, wrong, refused and failed, and how an interrupted run goes on."""
 
 import json
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import xgrad
-from xgrad.conformance import Cell, Check, Row, execution, selection, views
+from xgrad.conformance import Cell, Check, Row, execution, memory, selection, views
 from xgrad.conformance.cases import fits, samples_of
 from xgrad.conformance.operator_rows import operators
 from xgrad.conformance.transfers import _same
@@ -133,6 +134,26 @@ def test_a_view_is_read_and_written_along_both_paths():
         f"{check}, {path}" for check in ("read", "write", "gradient", "base written") for path in ("replay", "geometry")
     }
     assert {c.name.split(",")[0] for c in cells(report, "expand")["float32"].checks} == {"read", "gradient"}
+
+
+class Sharing:
+    """A tensor whose memory is an array of NumPy's."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __getitem__(self, i):
+        return Sharing(self.array[i : i + 1])
+
+    def zero_(self):
+        self.array[:] = 0
+
+
+def test_an_array_that_numpy_gave_and_a_write_changes_is_wrong(monkeypatch):
+    monkeypatch.setattr(memory, "values", lambda tensors: [x.array for x in tensors])
+    place = SimpleNamespace(tensors=lambda arrays: [Sharing(a.copy()) for a in arrays])
+    checks = memory.host_array(place, np.dtype("float32"))
+    assert [(check.name, check.state) for check in checks] == [("from NumPy", "wrong"), ("written", "right")]
 
 
 def test_memory_transfers_and_random_numbers_are_checked():

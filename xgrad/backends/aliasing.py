@@ -1,13 +1,13 @@
 """Aliasing: when a write through a view reaches the base and the other views, as a backend declares it.
 
-    "write_through"   at once, in the storage's memory: what the runtime does without an object of this file
+    "write_through"   at once, in the storage's memory: what the runtime does by itself
     "regenerate"      when one of them is read: until then the write waits, as a view and its new value, in the lazy
                       queue of its thread (lazily.py), which an eager backend has for this alone
     "copy_on_write"   at once, in new memory if other tensors share the storage
 
-Invariant: values are the same; and versions, history and hooks, which belong to tensors and not to arrays.
+Invariant: all three give the same values, versions, history and hooks.
 
-The second is PyTorch's functionalization (aten/src/ATen/FunctionalStorageImpl.cpp): a storage has a list of updates,
+"regenerate" is PyTorch's functionalization (aten/src/ATen/FunctionalStorageImpl.cpp): a storage has a list of updates,
 which `sync_` applies when a tensor is read that is not up to date.  Two laws of a view spare here what PyTorch leaves
 to the compiler: a view that was written last is its new value; and a part that is overwritten is not read.
 """

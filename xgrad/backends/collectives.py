@@ -14,6 +14,7 @@ from .clock import CHIPS, COMPUTE, Span
 
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _BODY = re.compile(r"\b(?:body|to_apply|calls)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"\b(?:branch_computations|true_computation|false_computation)=(\{[^}]*\}|[^,]*)")
 
 
 class Collective(NamedTuple):
@@ -69,7 +70,8 @@ def collectives(text: str, devices: int) -> list[Collective]:
 class Schedule:
     """The spans of one run of a chip's program: what it computes, and what it sends and receives meanwhile.
 
-    `second`: of a cycle.  `between`: a function of bytes and steps, the seconds on the links.
+    `second`: of a cycle.  `between`: a function of bytes and steps, the seconds on the links.  Of a conditional it has
+    the branch with the most cycles.
     """
 
     def __init__(self, text: str, devices: int, second: float, between: Callable[[float, int], float]) -> None:
@@ -86,7 +88,10 @@ class Schedule:
     def _run(self, name: str) -> None:
         for each in self._computations.get(name, ()):
             called = _BODY.search(each.rest)
-            if each.opcode in ("while", "call", "conditional") and called is not None:
+            if each.opcode == "conditional":
+                branches = re.findall(r"[\w.\-]+", " ".join(_BRANCHES.findall(each.rest)))
+                self._run(max(branches, key=self._cycles))
+            elif each.opcode in ("while", "call") and called is not None:
                 trips = _TRIPS.search(each.rest)
                 for _ in range(int(trips[1]) if trips else 1):
                     self._run(called[1])
@@ -97,6 +102,10 @@ class Schedule:
                 self._now = max(self._now, until)
             else:
                 self._one(each, called[1] if called else "")
+
+    def _cycles(self, name: str) -> int:
+        found = [CYCLES.search(each.rest) for each in self._computations.get(name, ())]
+        return sum(int(cycles[1]) for cycles in found if cycles is not None)
 
     def _one(self, each: Instruction, called: str) -> None:
         cycles = CYCLES.search(each.rest)

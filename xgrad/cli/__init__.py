@@ -1,7 +1,7 @@
 """The command line: `python -m xgrad COMMAND`.  Each command is a module with `add_arguments` and `run`.
 
 Exit codes: 0: the command succeeded; 1: the command ran and found something wrong; 2: the command line was wrong, and
-the usage was printed.
+the usage was printed; 130: the user interrupted it.
 """
 
 import argparse

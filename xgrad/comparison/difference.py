@@ -13,8 +13,8 @@ from ..base import dtypes
 class Difference:
     """The distance between an output or gradient of one path and the same value of the other path.
 
-    `equal`: bit for bit, a NaN equal to a NaN.  `largest`: the largest absolute difference; None if only one path has
-    that value.  `within_rounding`: at most 64 units in the last place of its largest element.
+    `equal`: bit for bit, but NaNs are equal, and zeros of both signs.  `largest`: the largest absolute difference; None
+    if only one path has that value.  `within_rounding`: at most 64 units in the last place of its largest element.
     """
 
     name: str

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import jax
+
 from ..base.missing import missing as _missing
 from . import amp as amp
 
@@ -24,7 +26,8 @@ def current_device() -> str:
 
 
 def synchronize(device: Any = None) -> None:
-    """Do nothing: a program of the CPU ends before its call returns."""
+    """Wait until all arrays on the CPU have their values, which they have already unless `async_dispatch` is on."""
+    jax.block_until_ready(jax.live_arrays("cpu"))
 
 
 def __dir__() -> list[str]:

@@ -52,7 +52,7 @@ class _Functions:
 
 
 class Program:
-    """`function(written, read, functions)` as one program."""
+    """Runs `function(written, read, functions)` as one XLA program."""
 
     def __init__(self, function: Callable[[list, list, dict], list]) -> None:
         functions = self._functions = _Functions()

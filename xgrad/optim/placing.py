@@ -61,7 +61,7 @@ def shapes_ahead(param: Tensor, shapes: list[Any]) -> list[Any]:
 
 
 def copy_for(param: Tensor, value: Any, keep_dtype: bool = False) -> Tensor:
-    """Return a copy of a state's tensor or array, in the parameter's dtype (unless that is an integer) and on its
+    """Return a copy of a state's tensor or array, in the parameter's dtype, if that is floating-point, and on its
     devices.
 
     keep_dtype: for counts of steps.

@@ -1,6 +1,6 @@
-"""Attaches to SparseTensor its interpreter, and the methods that are made of operators over it.
+"""Attaches to SparseTensor what runs operators on it, its interpreter, and two methods that call operators.
 
-The package's `__init__` runs this, so that every sparse tensor has them.
+The package's `__init__` imports this file, so that every sparse tensor has them.
 """
 
 from typing import Any

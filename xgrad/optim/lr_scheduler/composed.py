@@ -10,7 +10,7 @@ from .plateau import ReduceLROnPlateau
 
 
 class ComposedLR(LRScheduler):
-    """The base of these schedules."""
+    """The base class of schedules that have others: checks of them, and their state dictionaries."""
 
     _schedulers: Sequence[LRScheduler]
 

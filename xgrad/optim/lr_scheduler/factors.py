@@ -10,7 +10,7 @@ from .base import LRScheduler, rates, warn_outside_of_step
 
 
 class FactorLR(LRScheduler):
-    """The base of these schedules."""
+    """The base class of schedules whose rates all get one factor."""
 
     def _factor(self) -> float | None:
         """Return the factor from the last epoch to this one; None if the rates stay as they are."""

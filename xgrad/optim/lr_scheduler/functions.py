@@ -9,7 +9,7 @@ from .base import LRScheduler, rates, warn_outside_of_step
 
 
 class FunctionLR(LRScheduler):
-    """The base of these schedules.  Functions are not saved; of callable objects the attributes are."""
+    """The base class of both schedules.  Functions are not saved; of callable objects the attributes are."""
 
     def __init__(
         self,
