@@ -132,14 +132,15 @@ assert before == dict(os.environ)
     run(code, XLA_FLAGS="--xla_force_host_platform_device_count=8", PJRT_NPROC=None)
 
 
-def test_synchronizing_the_cpu_waits_for_programs_in_a_thread_of_jaxs():
-    code = """
+@pytest.mark.parametrize("module", ["cpu", "accelerator"])
+def test_synchronizing_the_cpu_waits_for_programs_in_a_thread_of_jaxs(module):
+    code = f"""
 import xgrad
 xgrad.config.async_dispatch(True)
 x = y = xgrad.ones(700, 700)
 for _ in range(30):
     y = y @ x
-xgrad.cpu.synchronize()
+xgrad.{module}.synchronize()
 assert y._read().is_ready()
 """
     run(code)
