@@ -36,7 +36,7 @@ except Exception as _error:  # JAX is not installed, is too old, or does not fit
         _error.add_note(f"{_clash.what}: {_clash.command}")
     raise
 finally:
-    if _collects:
+    if _collects:  # pyright: ignore[reportPossiblyUnboundVariable]
         _gc.enable()
 from . import autograd as autograd
 from . import linalg as linalg

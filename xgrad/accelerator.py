@@ -54,7 +54,7 @@ current_device_idx = current_device_index
 
 def synchronize(device: Any = None) -> None:
     """Wait until the work that was started on all devices of this process is done."""
-    last = [jax.device_put(0.0, one) + 1 for one in local_devices()]  # a chip runs its programs in order, a CPU does not
+    last = [jax.device_put(0.0, one) + 1 for one in local_devices()]  # a chip runs programs in order, a CPU does not
     jax.block_until_ready([*last, *jax.live_arrays()])
 
 

@@ -63,7 +63,7 @@ blank: Any = object.__new__
 
 SAME: Any = ("the tensor's own",)  # the default of `grad_dtype`
 # The dimensions in the order of their elements, the fastest first.
-_CHANNELS_LAST = {"channels_last": (1, 3, 2, 0), "channels_last_3d": (1, 4, 3, 2, 0)}
+_CHANNELS_LAST: dict[str | None, tuple[int, ...]] = {"channels_last": (1, 3, 2, 0), "channels_last_3d": (1, 4, 3, 2, 0)}
 _NOT_A_LEAF = "you can only change requires_grad flags of leaf variables."
 _INSTEAD_OF_FALSE = (
     " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
