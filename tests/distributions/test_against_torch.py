@@ -409,7 +409,6 @@ DRAWN = {
         ("Beta", "float64"),
         ("Dirichlet", "float32"),
         ("Laplace", "bfloat16"),
-        ("StudentT", "float32"),
     ],
 )
 def test_draws_and_their_densities_are_finite(name, dtype):
