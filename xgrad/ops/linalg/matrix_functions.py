@@ -27,11 +27,19 @@ from . import contractions as contractions
 from . import ldl as ldl
 from . import least_squares as least_squares
 from . import lu as lu
-from .checks import adjoint, broadcast_batches, check_info, first_zero, is_vector, no_info, require_matrices
+from .checks import (
+    adjoint,
+    broadcast_batches,
+    check_info,
+    first_zero,
+    is_vector,
+    no_info,
+    require_matrices,
+    require_same,
+)
 from .cholesky import cholesky
 from .determinant import determinant
 from .householder import qr
-from .products import require_same
 from .singular import pinv, svd, svdvals
 
 linalg: Any = partial(operator, namespace="linalg", method=False)

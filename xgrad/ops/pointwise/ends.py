@@ -62,7 +62,7 @@ def over_twice(a: Any, b: Any) -> Any:
     return quotient(quotient(a, b), b)
 
 
-def _divided(compute: Callable[..., Any], times: int) -> None:
+def _divided(compute: Any, times: int) -> None:
     """Declare the tangent of a quotient that divides `times` times."""
 
     @partial(compute.defjvp, symbolic_zeros=True)
