@@ -395,6 +395,39 @@ def test_angles_have_the_direction(concentration):
     assert abs(float((x - 1).sin().mean())) < 0.05
 
 
+DRAWN = {
+    "Beta": lambda D, x: D.Beta(0.1 * x, 0.1 * x),
+    "Dirichlet": lambda D, x: D.Dirichlet(0.1 * xgrad.stack([x, x, x])),
+    "Laplace": lambda D, x: D.Laplace(0 * x, x),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("Beta", "float32"),
+        ("Beta", "float64"),
+        ("Dirichlet", "float32"),
+        ("Laplace", "bfloat16"),
+    ],
+)
+def test_draws_and_their_densities_are_finite(name, dtype):
+    """A tenth of the draws of Beta(0.1, 0.1) is within a rounding of 1, where the density is infinite."""
+    xgrad.manual_seed(0)
+    x = xgrad.ones((), dtype=getattr(xgrad, dtype), requires_grad=True)
+    p = DRAWN[name](xgrad.distributions, x)
+    drawn = p.rsample((5000,))
+    density = p.log_prob(drawn)
+    assert bool(drawn.isfinite().all())
+    assert bool(density.isfinite().all())
+    assert bool(xgrad.autograd.grad(density.float().mean(), x)[0].isfinite())
+
+
+def test_draws_of_few_degrees_of_freedom_are_finite():
+    xgrad.manual_seed(0)
+    assert bool(xgrad.distributions.StudentT(0.02).sample((1000,)).isfinite().all())
+
+
 @pytest.mark.parametrize("pair", ["low-low", "full-low", "low-full"])
 def test_divergences_of_low_rank(pair):
     found = []

@@ -243,7 +243,7 @@ def test_norms_of_matrices_without_elements(p):
         try:
             wanted = torch.linalg.matrix_norm(torch.ones(shape), p)
         except (IndexError, RuntimeError):
-            with pytest.raises(IndexError, match="of matrices without elements"):
+            with pytest.raises(IndexError, match="matrices without elements have no norm"):
                 xgrad.linalg.matrix_norm(xgrad.ones(shape), p)
         else:
             assert xgrad.linalg.matrix_norm(xgrad.ones(shape), p).tolist() == wanted.tolist()

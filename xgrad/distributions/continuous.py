@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..base.dtype_info import finfo
 from ..base.size import Size
 from ..tensor import Tensor
 from . import constraints
@@ -106,7 +107,7 @@ class Laplace(_Located):
 
     def _standard(self, shape: Size) -> Tensor:
         u = 2 * open_uniform(self.loc, shape) - 1
-        return -u.sign() * T["log1p"](-u.abs().clamp(max=1 - 1e-7))
+        return -u.sign() * T["log1p"](-u.abs().clamp(max=1 - finfo(u.dtype).eps))
 
     def log_prob(self, value: Tensor) -> Tensor:
         return -(2 * self.scale).log() - self._centered(value).abs()
@@ -206,7 +207,8 @@ class StudentT(_Located):
         return T["where"](df > 2, finite, T["where"](df > 1, math.inf, math.nan))
 
     def _standard(self, shape: Size) -> Tensor:
-        chi2 = 2 * log_standard_gamma((self.df / 2).expand(shape)).exp()
+        gamma = log_standard_gamma((self.df / 2).expand(shape)).exp()
+        chi2 = 2 * gamma.clamp(min=finfo(gamma.dtype).tiny)
         return like(self.loc, shape, "randn") * (chi2 / self.df) ** -0.5
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -133,7 +133,9 @@ class Dirichlet(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         logs = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return FUNCTIONS["nn.functional"]["softmax"](logs, dim=-1)
+        drawn = FUNCTIONS["nn.functional"]["softmax"](logs, dim=-1)
+        info = finfo(drawn.dtype)  # at 0 and 1 the density may be infinite
+        return drawn.clamp(min=info.tiny, max=1 - info.eps / 2)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._checked(value)

@@ -35,6 +35,16 @@ def require_matrices(A: Any, name: str, square: bool = True, floating: bool = Tr
         )
 
 
+def require_same(first: Any, second: Any, name: str) -> None:
+    """Raise unless both factors have one dtype: products do not promote."""
+    if first.dtype != second.dtype:
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {dtypes.torch_name(first.dtype)} != "
+            f"{dtypes.torch_name(second.dtype)} ({name}: "
+            "convert one of them with .to(dtype))"
+        )
+
+
 def adjoint(x: Any) -> Any:
     """The conjugate transpose."""
     return conj(x.mT)

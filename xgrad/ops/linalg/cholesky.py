@@ -14,8 +14,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, operator
 from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
 from ...tensor import Tensor
-from .checks import adjoint, broadcast_batches, check_info, first_zero, no_info, require_matrices
-from .products import require_same
+from .checks import adjoint, broadcast_batches, check_info, first_zero, no_info, require_matrices, require_same
 
 failing: Any = partial(operator, namespace="linalg", method=False, function=False)
 

@@ -15,7 +15,8 @@ from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...dispatch.wrong_arguments import require_tensor
 from ...tensor import Tensor
-from .products import require_same, shapes_error
+from .checks import require_same
+from .products import shapes_error
 
 
 @operator(

@@ -15,8 +15,7 @@ from ... import return_types
 from ...dispatch.declare import composite, operator
 from ...dispatch.samples import COMPLEX, SINGLE, definite, exchanges, real, regular, sample, whole
 from ...tensor import Tensor
-from .checks import broadcast_batches, check_info, no_info, not_implemented, require_matrices
-from .products import require_same
+from .checks import broadcast_batches, check_info, no_info, not_implemented, require_matrices, require_same
 
 linalg: Any = partial(operator, namespace="linalg", method=False)
 

@@ -15,8 +15,7 @@ from ...dispatch.samples import COMPLEX, SINGLE, exchanges, real, regular, sampl
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 from .checks import adjoint as adjoint_of
-from .checks import broadcast_batches, check_info, first_zero, no_info, require_matrices
-from .products import require_same
+from .checks import broadcast_batches, check_info, first_zero, no_info, require_matrices, require_same
 
 linalg: Any = partial(operator, namespace="linalg", method=False)
 

@@ -22,11 +22,19 @@ from ...dispatch.tables import FUNCTIONS, METHODS
 from ...tensor import Tensor
 from ...views.named.arguments import int_of
 from ..reduce.norms import matrix_norm
-from .checks import adjoint, broadcast_batches, check_info, first_zero, is_vector, no_info, require_matrices
+from .checks import (
+    adjoint,
+    broadcast_batches,
+    check_info,
+    first_zero,
+    is_vector,
+    no_info,
+    require_matrices,
+    require_same,
+)
 from .cholesky import cholesky
 from .determinant import determinant
 from .householder import qr
-from .products import require_same
 from .singular import pinv, svd, svdvals
 
 linalg: Any = partial(operator, namespace="linalg", method=False)

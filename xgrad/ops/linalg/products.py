@@ -16,16 +16,7 @@ from ...dispatch.promotion import broadcast_shapes, conj, promote, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...errors import ShapeMismatchError
-
-
-def require_same(first: Any, second: Any, name: str) -> None:
-    """Raise unless both factors have one dtype: products do not promote."""
-    if first.dtype != second.dtype:
-        raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {dtypes.torch_name(first.dtype)} != "
-            f"{dtypes.torch_name(second.dtype)} ({name}: "
-            "convert one of them with .to(dtype))"
-        )
+from .checks import require_same
 
 
 def require_numbers(x: Any, name: str) -> None:

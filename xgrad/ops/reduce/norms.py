@@ -120,7 +120,7 @@ def _matrix_norm(A, *, ord, dim, keepdim):
     else:
         found = jnp.sum(magnitude(A), axis=-2 if abs(ord) == 1 else -1)
     if not found.shape[-1] and ord != "nuc" and ord < 0:
-        raise IndexError(f"linalg.matrix_norm: the norm of order {ord} of matrices without elements is no number")
+        raise IndexError(f"linalg.matrix_norm: matrices without elements have no norm of order {ord}")
     # The largest of no numbers is 0, as in PyTorch.
     found = (jnp.sum if ord == "nuc" or not found.shape[-1] else jnp.max if ord > 0 else jnp.min)(found, axis=-1)
     return jnp.expand_dims(found, tuple(sorted((rows, columns)))) if keepdim else found
