@@ -4,7 +4,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 import zlib
 
 from .flags import set_flags
@@ -94,13 +93,8 @@ def pytest_collection_finish():
 
 
 def pytest_runtest_setup(item):
-    """Likewise what the tests of other files have loaded and compiled.
-
-    What they noted on a lazy backend runs first: `lazy.pending()` would show it to this file's tests.
-    """
+    """Likewise what the tests of other files have loaded and compiled."""
     if item.config.stash.get(LAST, None) != item.path:
         item.config.stash[LAST] = item.path
-        if (xgrad := sys.modules.get("xgrad")) is not None:
-            xgrad.sync()
         gc.collect()
         gc.freeze()

