@@ -1,7 +1,6 @@
-"""The devices beside the CPU: JAX's own (PyTorch: torch/accelerator), and PyTorch's that JAX does not have.
+"""xgrad.accelerator: JAX's devices beside the CPU (PyTorch: torch/accelerator); and mps, xpu, mtia, which are absent.
 
-`mps`, `xpu` and `mtia` answer programs that look for Apple's, Intel's and Meta's devices by their names: there are
-none. JAX's devices, TPUs too, are found by `xgrad.accelerator`.
+`mps`, `xpu` and `mtia` answer programs that look for Apple's, Intel's and Meta's devices by name: there are none.
 """
 
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Attaches operators, engine and autograd to `Tensor`: the one place, run at import.
+"""Gives `Tensor` its methods from operators, engine and autograd, when xgrad is imported.
 
 `Tensor` and the engine import no operators: they call methods of `Tensor` that are put onto it here.
 """

@@ -1,4 +1,4 @@
-"""The compile cache: a process's compiled programs, for the next process."""
+"""xgrad.compile_cache: the functions of the compile cache, a folder of compiled programs for later processes."""
 
 from .execution.programs.archive import load as load
 from .execution.programs.archive import save as save

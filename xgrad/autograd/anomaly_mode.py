@@ -1,4 +1,4 @@
-"""Anomaly mode: the forward stack of a failing node, and the first NaN (PyTorch: torch/autograd/anomaly_mode.py).
+"""Anomaly mode finds the forward operation behind an error or NaN in backward (PyTorch: autograd/anomaly_mode.py).
 
 The mode belongs to the thread that switches it on, as all modes here do, and to the threads on which the engine goes on
 from it.  (PyTorch's belongs to the process.)

@@ -1,4 +1,4 @@
-"""The graph as a user sees it, and hooks on saved tensors (PyTorch: torch/autograd/graph.py)."""
+"""xgrad.autograd.graph: the class of nodes, edges, and the hooks of other files (PyTorch: torch/autograd/graph.py)."""
 
 import abc
 from collections.abc import Callable, Sequence

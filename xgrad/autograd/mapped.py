@@ -1,4 +1,4 @@
-"""A function mapped over a batch of tangents, for `functional` and `gradcheck`: `func.vmap`, without its options."""
+"""mapped: maps a function over a batch, as `func.vmap` does, for the batched forms of `functional` and `gradcheck`."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
-"""Places of declared backends: they stand where a `jax.Device` and its sharding stand, and JAX knows nothing of them.
+"""Places of tensors on a declared backend, a device that a user describes in Python (`xgrad.Backend`).
 
-An array there is a `Pending` (execution/pending.py) whose place this is; JAX's own devices do the computing.  What runs
-programs on such arrays is the place's `runtime` (backends/runtime.py).
+A place stands where a `jax.Device` or its sharding would; JAX does not know it, and JAX's own devices compute.  An
+array there is a `Pending` (execution/pending.py), and the place's `runtime` (backends/runtime.py) runs programs on it.
 
 Invariant: a name belongs to one place at a time, from `register` to `unregister`; a place without a name works too.
 """
@@ -51,7 +51,7 @@ class AbsentDevice(DeclaredDevice):
 
 @cache
 def absent(name: str, number: int | None) -> AbsentDevice:
-    """Return the one such device of a name."""
+    """Return the one `AbsentDevice` of a name and number."""
     return AbsentDevice(name, False, number)  # pyright: ignore[reportArgumentType] - a name may have no number
 
 

@@ -1,4 +1,7 @@
-"""Decorators that run a function in a context manager, made for each call; a generator function in one a step."""
+"""Make a function run within a context manager: each call in a new one, or each step of a generator function.
+
+So `no_grad`, `lazy`, `device` and other blocks decorate functions.
+"""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""finfo and iinfo: the numbers of a dtype, under PyTorch's names (PyTorch: torch/csrc/TypeInfo.cpp)."""
+"""finfo and iinfo: the range and precision of a dtype, under PyTorch's names (PyTorch: torch/csrc/TypeInfo.cpp)."""
 
 import builtins
 import math

@@ -1,8 +1,8 @@
-"""Dtypes are NumPy dtypes (bfloat16 and the float8s from ml_dtypes) under PyTorch's names; PyTorch's type promotion.
+"""Dtypes and type promotion: PyTorch's names and rules for NumPy's dtypes (bfloat16 and the float8s from ml_dtypes).
 
-JAX has 64-bit types only while its x64 mode is on.  The stance while it is off, for whoever asks for one: integers of
-64 bits become integers of 32 (an `OverflowError` says where values at hand do not fit), float64 becomes float32 and
-complex128 complex64, with one warning in a process, or a `DtypeDisabledError` if `xgrad.config.narrow` is "error".
+JAX has 64-bit types only while its x64 mode is on.  While it is off and one is asked for, integers of 64 bits become
+integers of 32 (an `OverflowError` says where values at hand do not fit), float64 becomes float32 and complex128
+complex64, with one warning in a process, or a `DtypeDisabledError` if `xgrad.config.narrow` is "error".
 Invariant: all of it is decided in `as_dtype` and `narrowed`; what must keep its bits calls `exact_dtype`.
 Promotion follows c10::promoteTypes and at::result_type: categories bool < integral < floating < complex; a 0-dim
 tensor against a dimensioned one, and a Python number against any tensor, promotes only across categories.
@@ -82,7 +82,7 @@ TORCH_NAMES: dict[Any, str] = {
 
 
 class Wrapper(Immutable):
-    """The base of `xgrad.dtype`, which stands higher up: an object around a dtype of NumPy's."""
+    """The base class of `xgrad.dtype` (dtype_object.py): an object around a dtype of NumPy's."""
 
     __slots__ = ("dtype",)
     dtype: np.dtype[Any]

@@ -1,10 +1,10 @@
-"""Immutable: objects that a process shares, and neither code nor a file may change (PyTorch: THPDtype, THPDevice)."""
+"""Immutable: the base class of `dtype`, `device` and `finfo`, whose attributes cannot be set (PyTorch: THPDtype)."""
 
 from typing import Any
 
 
 class Immutable:
-    """Its objects get their attributes from `fixed` while they are made, and never again."""
+    """A class whose objects get their attributes by `fixed` while they are made, and never again."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""mesh: the block in which a `PartitionSpec` is a device, over JAX's devices or the devices of a declared backend."""
+"""mesh: a block that arranges devices, JAX's or a declared backend's, so that a `PartitionSpec` is a device in it."""
 
 from math import prod
 from typing import Any

@@ -1,4 +1,4 @@
-"""Operations on 64-bit numbers that crash a platform's compiler: xgrad raises an error instead.
+"""Raises an error for operations on 64-bit numbers that crash a platform's compiler.
 
 Invariant: a program is compared with the table once, when it is traced, and on such a platform alone.  The table is
 what libtpu's compiler for a v5e said of each operation of JAX (0.0.42): it aborts, or has no code for it.  Divisions of

@@ -1,6 +1,7 @@
-"""Numbers that may be symbols in PyTorch's traces: here they are Python's numbers (PyTorch: torch/__init__.py, SymInt).
+"""SymInt, sym_max and the like: PyTorch's names for sizes that a trace does not know (PyTorch: torch/__init__.py).
 
-Shapes are known when a program is traced, so a class of symbols exists for `isinstance` alone.
+Here each trace knows its sizes, as Python's numbers.  So the functions compute at once, and the classes exist for
+`isinstance` alone.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Table: labelled rows of cells, laid out as aligned text, as HTML and for the package rich; and numbers as text.
 
-What the table says is made once, by those who use it: comparison/, backends/report.py, conformance/.
+Reports fill it: comparison/, conformance/, backends/, chips/, viz/.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Names of PyTorch's that XLA cannot express: name → (reason, alternative).
+"""PyTorch's names that XLA cannot express, with the reason and an alternative, which the error of a call says.
 
 Looking up such a name returns a class that raises `NotImplementedError` with both when it is called; so code that only
 mentions the name runs.  Names of values (a dtype, a layout) raise when they are looked up.  The `__getattr__` of

@@ -1,6 +1,6 @@
-"""CompiledFunctionBackward: the node of results that require grad.
+"""CompiledFunctionBackward: the `grad_fn` of a compiled function's results that require grad.
 
-Its backward runs the backward program on residuals from the forward program.  PyTorch's node is called
+It runs the backward program on residuals from the forward program.  PyTorch's node is called
 `CompiledFunctionBackward` too (torch/_functorch/_aot_autograd), and has no double backward either.
 """
 
@@ -16,7 +16,7 @@ from .traced import Target, Traced
 
 
 class CompiledFunctionBackward(Node):
-    """The node of the results of one call."""
+    """The node of the results of one call of a compiled function."""
 
     _backward: Any = None
     _residuals: list | None = None

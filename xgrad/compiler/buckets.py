@@ -1,4 +1,4 @@
-"""Dimensions that vary: arguments are padded to one of a few sizes, so that the sizes share programs.
+"""Buckets pads a compiled function's arguments, if their sizes vary, to one of a few sizes, which share programs.
 
     x (37, 8) ──pad──► (64, 8) ──the program of 64──► (64, 3) ──cut──► (37, 3)
 

@@ -1,4 +1,4 @@
-"""Rehearsal: one eager run of a function that changes no tensor, generator or container from outside.
+"""Rehearsal, Keeping: run a function eagerly without lasting changes, which `verify=True` compares with its program.
 
     tensors from outside ──► twins with copies of their values (overlay.py)
     generators ────────────► twins with their keys

@@ -1,4 +1,4 @@
-"""Messages: what the errors of a trace say, and the lines of the user's that they name."""
+"""The texts of the errors of a trace, and the search for the user's line that they name."""
 
 import traceback
 from pathlib import Path

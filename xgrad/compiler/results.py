@@ -1,7 +1,7 @@
-"""Results: a list that gets the results of a compiled program that writes, before its call returns to Python.
+"""Results: a list that gets a compiled program's results from C code, so that an interrupt cannot lose them.
 
-A Python function calls `jax.stages.Compiled`: an interrupt between the program, which donated its operands, and the
-return would lose the results.  So the program's result is a pytree whose metadata is an object of ours.
+Python code of JAX's calls the program, which takes the memory of operands that it writes: an interrupt before that
+code returns would lose their values.  So the program's result is a pytree, and this list is the tree's metadata.
 """
 
 from collections.abc import Callable

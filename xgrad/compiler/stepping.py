@@ -1,4 +1,4 @@
-"""SteppingEntry: the program of a function that calls `scheduler.step()`; each run is followed by these steps.
+"""SteppingEntry: the program of a function that calls `scheduler.step()`, which it repeats in Python after each run.
 
 A step of a schedule (optim/lr_scheduler/) changes Python's numbers, which no program can.
 """

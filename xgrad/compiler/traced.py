@@ -1,4 +1,4 @@
-"""Traced: the result of a trace, from which an entry, its node and its straight function are made."""
+"""Traced: the result of a trace as data, from which a program's `Entry`, node and generated function are made."""
 
 from typing import Any, NamedTuple
 

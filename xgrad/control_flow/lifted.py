@@ -1,10 +1,10 @@
-"""Lifted: a function's tensors from outside as arguments, for a program that contains the function.
+"""Lifted: makes the tensors that a function uses from outside its arguments, for programs of `cond` and `while_loop`.
 
     w = ...                                    look(f, x): f runs once; it uses w
     f = lambda x: x * w          ──►           lifted: (x, w) ↦ f(x), with the argument in the place of w's value
                                                then jax.lax.cond over arrays of x and w, whose gradients are the tape's
 
-The key of each generator that the function draws from is an argument too, and its key afterwards is a result.
+The key of each random generator that the function draws from is an argument too, and its key afterwards is a result.
 
 Invariant: after a call each tensor from outside has its own attributes again, and each generator its key.
 """

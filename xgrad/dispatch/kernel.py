@@ -4,7 +4,7 @@ Invariant: no operator compiles twice for the same shapes, dtypes and static arg
 `jax.jit` of a pure function over arrays: the forward (`run`), the in-place form, one backward for each set of wanted
 gradients (`Plan.programs`), one forward-mode rule for each set of tangents.
 
-`Kernel.run` is the one seam between semantics and execution: what dispatches at once today can record and run later.
+`Kernel.run` runs the forward at once; where a lazy block or a declared backend may take it, `call` asks `runner`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""PyTorch's names of nodes that depend on the arguments of a call.
+"""PyTorch's names of operators' nodes (`SumBackward1`), where they depend on the arguments of a call.
 
 PyTorch numbers the overloads of an operator (tools/autograd/derivatives.yaml); here some overloads are static
 arguments, or arguments that are numbers.  Other names follow from the operator's, or stand in its declaration

@@ -1,6 +1,7 @@
-"""on_its_device: an operator's tensors are on one device, if a declared backend has one of them; its own operator.
+"""on_its_device: checks that tensors on a declared backend meet none of another device, and takes its operator.
 
-JAX itself refuses arrays that are committed to two of its devices; of a declared backend it knows nothing.
+`call` asks here once a declared backend is in use, which JAX does not know; JAX itself refuses arrays on two of its own
+devices.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plan: the saved values and the programs of backward, for one kernel and one mask of arguments that require grad."""
+"""Plan: what a kernel's forward saves and its backward runs, for one choice of the arguments that require grad."""
 
 from collections.abc import Callable
 from operator import itemgetter

@@ -1,4 +1,4 @@
-"""The code of public functions: it stands where the operator is declared, under the operator's name.
+"""Gives the generated code of a public function the place and the name of the operator's declaration.
 
 A public function is made from text (declare.py), or is a wrapper of a composite.  Its code gets the declaration's file
 and first line (the decorator's), and the line of the `def` for all that it does.  So `??` and `inspect.getsource`

@@ -1,7 +1,7 @@
-"""The module and the names of a public function: where users find it, as `help`, `pickle` and overrides show it.
+"""Names each public function as users find it, for `help`, `pickle` and overrides.
 
 A function stands in ops/, under a name of its file or of the function that made it, and it is often wrapped.  Here it
-gets the name under which `xgrad`, a namespace or `Tensor` has it, so `pickle` finds this object again.
+gets the module and name under which `xgrad`, a namespace or `Tensor` has it, so `pickle` finds this object again.
 """
 
 from typing import Any

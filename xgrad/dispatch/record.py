@@ -1,4 +1,4 @@
-"""Recording an operator: its node, the node's edges, and its saved values."""
+"""Records an operator's call: makes its node, with edges and saved values."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""The linear maps along a view chain, on Tensors and recorded: backward uses them for views when a graph is created.
+"""replay, adjoint, write_back: reading, gradient and writing of a view on Tensors, recorded, for `create_graph=True`.
 
-The derivative of each of the three is made of the others.  `TENSORS` of engine/arithmetic.py calls them, as methods of
+Each is linear, and its derivative is made of the others.  `TENSORS` of engine/arithmetic.py calls them, as methods of
 Tensor.
 """
 

@@ -1,6 +1,7 @@
-"""Views on a declared backend that has rules for them: its own steps, free, by geometry, as copies, or refused.
+"""Makes views of tensors on a declared backend by the backend's rules, where it has some (`xgrad.Backend(views=...)`).
 
-`dispatch/view.py` asks here only once a backend with `views` is in use.
+A rule gives a view steps of its own, says that it is free, tracked by geometry or a copy, or refuses it.
+`dispatch/view.py` asks here only once a backend with rules is in use.
 """
 
 from collections.abc import Callable

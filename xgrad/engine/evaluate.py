@@ -1,4 +1,4 @@
-"""Evaluate: one node with its hooks, in PyTorch's order.
+"""Evaluates one node with its hooks, in PyTorch's order; the engine's loop calls it for nodes that have some.
 
     tensor hooks → retain-grad → captures → node pre-hooks → apply → node post-hooks
 

@@ -1,4 +1,4 @@
-"""fit: sum a broadcast gradient back to the shape of its argument, and cast it to the dtype of the argument."""
+"""fit: sums a broadcast gradient back to its argument's shape, and casts it to the argument's dtype."""
 
 from typing import Any
 

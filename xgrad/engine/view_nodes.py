@@ -1,6 +1,6 @@
 """The nodes of views: their backward is the adjoint of the view's chain.
 
-One subclass for each of PyTorch's names (SelectBackward0, TransposeBackward0, ...); the chain says all the rest.
+Each of PyTorch's names (SelectBackward0, TransposeBackward0, ...) has a subclass; they differ in nothing else.
 """
 
 import functools

@@ -1,1 +1,1 @@
-"""Execution: lazy tensors.  Programs that are called in a lazy block are noted in a queue, and run as one."""
+"""How programs run: at once, some in an operand's memory; or noted in a queue in a lazy block, and run as one."""

@@ -1,10 +1,11 @@
-"""Codes: the operands of a queue's entries by number, as `queue.py` explains them."""
+"""Codes: numbers that name the operands of the programs in a lazy queue; `queue.py` explains them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def operand_of(code: Any, values: Sequence[Any], found: dict[int, Any]) -> Any:
+    """Return the operand of a code, from the queue's inputs `values` or from results `found` so far."""
     if code.__class__ is tuple:
         return tuple([operand_of(c, values, found) for c in code])
     if code is None:
@@ -24,6 +25,7 @@ def shown(code: Any) -> str:
 
 
 def flat(codes: Any) -> list[int]:
+    """Return the numbers in codes, without tuples and None."""
     out: list[int] = []
     for code in codes:
         if code.__class__ is tuple:

@@ -2,7 +2,7 @@
 
 Invariant: when a call is over, in any way, there is the array or the result.
 
-    box ──► [root] ──► program ──► [result] ──► out      put there by C: Python sees neither half of the way
+    box ──► [root] ──► program ──► [result] ──► out      by C code, which no interrupt can divide
 """
 
 import threading

@@ -1,4 +1,7 @@
-"""Failures: what becomes of a queue's entries when their program fails, all of it or some of its last segments."""
+"""Recovery when a lazy queue's program fails: find the operation that failed, and put back what was written.
+
+queue.py calls these when the whole program failed, or some of its last segments did.
+"""
 
 from itertools import chain
 from typing import Any

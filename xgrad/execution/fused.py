@@ -1,4 +1,4 @@
-"""Fused: one jitted function of the programs of a queue; and the functions that are compiled so far."""
+"""Fused: the jitted function that runs all programs of a lazy queue; Programs: those that are compiled so far."""
 
 import threading
 from collections import Counter, OrderedDict

@@ -1,4 +1,4 @@
-"""lazy, sync: the switch of lazy execution, and its metrics."""
+"""lazy, sync: switch lazy execution on for a block, run what is pending, and read its metrics."""
 
 import functools
 import importlib

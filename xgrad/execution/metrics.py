@@ -1,4 +1,4 @@
-"""Metrics: counts of lazy execution: operations, launches, programs and their reasons, reasons for evaluation."""
+"""Metrics of lazy execution: counts of operations and launches, and why programs were compiled and queues run."""
 
 import logging
 import os
@@ -57,7 +57,7 @@ class Metrics(NamedTuple):
         return "\n".join([*rows, *(f"advice: {text}" for text in self.advice)])
 
 
-class Counts(threading.local):
+class _Seconds(threading.local):
     """The seconds of the evaluation that a thread is in; None outside."""
 
     tracing: float | None = None
@@ -91,19 +91,19 @@ class Recorder:
 
     def start(self) -> float:
         """Begin an evaluation."""
-        _counts.tracing = _counts.compiling = 0.0
+        _seconds.tracing = _seconds.compiling = 0.0
         return time.perf_counter()
 
     def in_threads(self, compile: Callable[[], None]) -> None:
         """Count the seconds of a function that has other threads compile."""
-        started, traced = time.perf_counter(), _counts.tracing or 0.0
+        started, traced = time.perf_counter(), _seconds.tracing or 0.0
         compile()
-        _counts.compiling += time.perf_counter() - started - ((_counts.tracing or 0.0) - traced)
+        _seconds.compiling += time.perf_counter() - started - ((_seconds.tracing or 0.0) - traced)
 
     def launched(self, operations: int, launches: int, reason: str, place: Any, started: float) -> None:
         """Count an evaluation of `operations` by so many launches, for which the line at `place` asked."""
-        seconds, tracing, compiling = time.perf_counter() - started, _counts.tracing or 0.0, _counts.compiling
-        _counts.tracing = None
+        seconds, tracing, compiling = time.perf_counter() - started, _seconds.tracing or 0.0, _seconds.compiling
+        _seconds.tracing = None
         line = lines(place)
         with self.lock:
             self.operations += operations
@@ -138,16 +138,16 @@ class Recorder:
         return Metrics(*counts, evaluations, *times, tuple(advice), compiles)
 
 
-_counts = Counts()
+_seconds = _Seconds()
 recorder: Recorder = Recorder()
 
 
 def _took(event: str, duration_secs: float, **_: Any) -> None:
-    if _counts.tracing is not None:
+    if _seconds.tracing is not None:
         if event == TRACED:
-            _counts.tracing += duration_secs
+            _seconds.tracing += duration_secs
         elif event in (LOWERED, COMPILED):
-            _counts.compiling += duration_secs
+            _seconds.compiling += duration_secs
 
 
 jax.monitoring.register_event_duration_secs_listener(_took)

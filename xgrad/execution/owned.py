@@ -1,4 +1,4 @@
-"""owned: a tensor's array as a Pending, a value of the lazy queue, which may reuse its memory after a write."""
+"""lend: gives a tensor's array to the lazy queue as a Pending, so that its memory can be reused after a write."""
 
 from typing import Any
 

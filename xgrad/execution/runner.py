@@ -32,7 +32,7 @@ from .rollback import put_into, replaces
 
 
 class Runner:
-    """Says who runs it, and passes it on.  There is one, `runner`."""
+    """Decides who runs a program or a write, and passes it on.  There is one object, `runner`."""
 
     __slots__ = ("always_lazy", "backends", "plain", "views")
 

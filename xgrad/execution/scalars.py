@@ -1,8 +1,8 @@
-"""scalars: Python numbers as operands of the program of a queue.
+"""Python numbers as operands of a lazy queue's program: one that comes again becomes an array on the device.
 
 JAX transfers a number to the device in each call, which takes 11 µs here, and an array with its value and weak type
-0.5.  So a number that comes again, a learning rate or a factor of the model, becomes an array; the program is the same.
-One that changes with each step stays a number, because making the array would take 57 µs.
+0.5; making that array takes 57.  So a learning rate or a factor of the model becomes one, and a number that changes
+with each step stays a number.  The program is the same.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""shapes: the shape, dtype and weak type of what a program gives, before it runs, and of what it is given.
+"""Finds the shapes, dtypes and weak types of a program's operands, and of its results before it runs.
 
 JAX's shape rules are asked once for each program and avals of operands, in each of JAX's x64 modes, which makes other
 dtypes of the same operations.

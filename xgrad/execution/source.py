@@ -1,4 +1,4 @@
-"""source: the line of the user's program that a lazy operation comes from."""
+"""Finds the line of the user's program that called xgrad, for the texts of lazy blocks, compiles and traces."""
 
 import contextlib
 import os

@@ -1,7 +1,7 @@
-"""`as_strided` of a tensor that covers a part of its storage, as a chain from that part.
+"""Finds `as_strided` of a tensor that covers a part of its storage, as a chain that begins at that part.
 
-`as_strided` addresses the storage.  A detached slice is a base of its own for autograd, which knows only the part: a
-view inside of the part is a view of it.
+`as_strided` counts elements of the storage.  A detached slice is a base of its own for autograd, which knows only the
+part: a view inside of the part is a view of it.
 """
 
 import numpy as np

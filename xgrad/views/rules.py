@@ -1,8 +1,8 @@
-"""Rules of views: how a declared backend makes each view operation, as data.
+"""ViewRule, Rules: how a declared backend (`xgrad.Backend`) reads and writes each view operation, as data.
 
-A view is a lens: `read(root, *args)` shows a part, `write(root, new, *args)` puts new values into it, and `adjoint` is
-the transpose of `read`, which backward applies.  A backend that gives its own three for one operation gives a step
-(`Ruled`), and chains carry it: so writes, CopySlices, tangents and programs go through it like through any other step.
+A rule has three functions: `read(root, *args)` shows a part, `write(root, new, *args)` puts new values into it, and
+`adjoint` is the transpose of `read`, which backward applies.  They make a step of view chains, `Ruled`, so writes,
+CopySlices, tangents and programs go through it like through any other step.
 
     Rules ──parts("getitem", ...)──► select, slice, ...      each by its own rule
       └──chain(chain, key)──► Slice, Ruled(diagonal), ...

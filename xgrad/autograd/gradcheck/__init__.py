@@ -5,7 +5,7 @@ This file has the public functions; the modules beside it are loaded when one is
     numerical.py    central differences
     entries.py      the numbers of dense and sparse inputs that these change
     analytical.py   Jacobians by backward and forward mode
-    problem.py      a function, its inputs and outputs; complex numbers as two real questions
+    problem.py      a function, its inputs and outputs; two of them for complex numbers
     compare.py      the comparison, element for element or along random directions; the report
     checks.py       batched, undefined and zero gradients
     legacy.py       get_numerical_jacobian and its like

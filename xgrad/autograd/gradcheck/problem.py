@@ -1,4 +1,4 @@
-"""Problem: a function at a point, to be checked; a complex number becomes two real questions.
+"""Problem: a function and inputs for gradcheck; a problem with complex numbers becomes two real ones.
 
 Backward presumes a real loss, so a complex *output* is checked by the functions real(f) and imag(f).  Forward mode
 has a tangent for each real direction, so a complex *input* is checked by x -> f(x + i y0) and y -> f(x0 + i y).
@@ -19,7 +19,7 @@ _DOUBLE = (dtypes.float64, dtypes.complex128)
 
 @dataclass(frozen=True)
 class Problem:
-    """Is the derivative of `function` at `inputs` right, by backward or by forward mode?"""
+    """A function whose derivative at `inputs` is to be checked, by backward or by forward mode."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]

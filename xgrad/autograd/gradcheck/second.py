@@ -1,4 +1,4 @@
-"""gradgradcheck: the gradients of a function, as a function that gradcheck can check."""
+"""gradients_of: makes a function of the gradients of a function, which gradgradcheck gives to gradcheck."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Surroundings: guards of all that a function depends on besides tensors: arguments, closures, globals, their content.
+"""Surroundings makes the guards of all that a function depends on besides tensors: arguments, closures, globals.
 
 Before the trace: the function's own code is looked through, with the Python functions that it names, unless an
 installed library defines them; the globals that this code names, closures, defaults, bound objects; and the attributes

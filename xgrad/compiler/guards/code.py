@@ -1,4 +1,4 @@
-"""Code: the names that a code object uses, and the package that it belongs to."""
+"""Reads code objects: the names that the code uses, and the package that it belongs to."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""Containers: guards that look into lists, dictionaries, sets, objects, tensors."""
+"""Guards that look into lists, dictionaries, sets, objects and tensors with attributes."""
 
 import collections
 import contextvars

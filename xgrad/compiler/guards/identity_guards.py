@@ -1,4 +1,4 @@
-"""Unchanged: a guard as conditions of a generated function, which test that each place has the very same object.
+"""Unchanged writes a guard as conditions of a generated function, which test each place for the very same object.
 
 A guard follows a function through closures, globals, classes and objects in each call (closure_guards.py).  As long as
 every place has the very same object, the places are known beforehand: `Unchanged` writes a condition for each, and

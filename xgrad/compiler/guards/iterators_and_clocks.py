@@ -1,4 +1,4 @@
-"""Progress: iterators, clocks and random numbers, which give another value each time, so that no guard can test them.
+"""Progress watches iterators, clocks and random numbers in a trace: no guard can test what changes by itself.
 
 A function that advances an iterator from outside is refused.  A clock and random numbers are constants of the
 program, and a warning says so.

@@ -1,4 +1,4 @@
-"""Kinds of objects: those that a guard looks into, those that it skips, and those that belong to a library."""
+"""Sorts objects by class: which ones a guard looks into, which it skips, and which belong to a library."""
 
 import functools
 import gc

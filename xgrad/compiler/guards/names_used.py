@@ -1,4 +1,4 @@
-"""Noted: records the globals, imports and attributes that a traced function's code names; makes a guard of each object.
+"""Noted records the names of globals, imports and attributes in a traced function's code, and makes guards by them.
 
 A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals those that
 code names; of an object's attributes those that code names, or all of them where code asks in another way

@@ -1,4 +1,4 @@
-"""Containers of code: guards that look into functions, methods, modules, classes."""
+"""Guards that look into functions, methods, modules and classes."""
 
 import functools
 import types

@@ -1,4 +1,4 @@
-"""Paths from a guard or an argument to the containers below it."""
+"""Finds the lists, dictionaries and other containers below a guard or an argument, and the paths to them."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,6 +1,6 @@
-"""Expected: compares one tensor of a call with the traced one, as far as the trace depends on it.
+"""Expected: compares one tensor of a call with the traced one, as far as the program depends on it.
 
-Shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the storage.
+It compares shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the storage.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""apart, held: keep XLA from fusing computations that are slower, or cost a copy of an array, in one loop."""
+"""apart, held: keep XLA from fusing two computations into one loop where that is slower, or copies an array."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Chains: XLA's CPU compiler computes a chain of operations again for each user of its result; here chains are cut.
+"""Cuts deep chains of operations, which XLA's CPU compiler would compute again for each user of a result.
 
 It fuses an operation into each user of its result.  Where backward uses what forward computed, the n-th operation of a
 chain begins with the first n - 1: the time to compile and to run grows with n squared or faster.  So in a deep

@@ -1,4 +1,4 @@
-"""Compiles of this process: where the time of first runs goes, and a line in the terminal or notebook while XLA works.
+"""Measures how long this process traces and compiles; shows a line in the terminal or notebook while XLA compiles.
 
 JAX says when it begins and ends to trace, to lower and to compile, in the thread that does it.  One of them may happen
 within another, whose own seconds are the rest.

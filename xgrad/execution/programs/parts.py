@@ -1,4 +1,4 @@
-"""in_parts: a traced program as a function that runs its equations part by part, each in a way of its own."""
+"""in_parts: splits a traced program into parts, whose caller decides how each of them runs."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

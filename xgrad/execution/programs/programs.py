@@ -1,4 +1,4 @@
-"""Functions as programs: functions jitted with the checks of `limits.checked`; in a lazy block their calls are queued.
+"""Program: a function, jitted with the checks of `limits.checked`, whose calls in a lazy block are queued.
 
 JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
 same in each process: the name of the function, also for a partial function, which has none (`checked`).
