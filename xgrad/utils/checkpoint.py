@@ -74,6 +74,18 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
         _Overrides.debug = before
 
 
+def _variant(use_reentrant: bool | None, name: str) -> bool:
+    """Return `use_reentrant`; without it False, with a warning at the caller of the function `name`."""
+    if use_reentrant is not None:
+        return use_reentrant
+    warnings.warn(
+        f"xgrad.utils.{name}: the use_reentrant parameter should be passed explicitly. Without it you get "
+        "use_reentrant=False, which is recommended; PyTorch would take True.",
+        stacklevel=3,
+    )
+    return False
+
+
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -115,13 +127,7 @@ def checkpoint(
     >>> x.grad
     tensor([  5.4366, 218.3926])
     """
-    if use_reentrant is None:
-        warnings.warn(
-            "xgrad.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Without it you get "
-            "use_reentrant=False, which is recommended; PyTorch would take True.",
-            stacklevel=2,
-        )
-        use_reentrant = False
+    use_reentrant = _variant(use_reentrant, "checkpoint")
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant:
         if kwargs:
@@ -162,13 +168,7 @@ def checkpoint_sequential(
     >>> x.grad
     tensor([0.9897, 0.9897])
     """
-    if use_reentrant is None:
-        warnings.warn(
-            "xgrad.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
-            "Without it you get use_reentrant=False, which is recommended; PyTorch would take True.",
-            stacklevel=2,
-        )
-        use_reentrant = False
+    use_reentrant = _variant(use_reentrant, "checkpoint.checkpoint_sequential")
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))

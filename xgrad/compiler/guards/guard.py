@@ -24,7 +24,6 @@ REST = "__rest__"  # the key for a container's attributes, where it has items to
 
 _EXACT = frozenset({int, bool, str, bytes, type(None), type(...), device, dtype, Size})  # equal ones are the same
 _SCALARS = _EXACT | {float, complex, slice, range}
-SCALARS: Any = (*_SCALARS, np.dtype, np.generic)
 
 Path = tuple[Any, ...]  # of keys of `Container.read`, from a function or from an argument
 

@@ -7,13 +7,11 @@ import functools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...config import block, state
 from ...tensor import Tensor
 from ..optimizer import Optimizer
-
-Rate: TypeAlias = float | Tensor
 
 EPOCH_GIVEN = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
