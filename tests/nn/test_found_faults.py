@@ -60,3 +60,15 @@ def test_a_negative_variance_is_an_error():
 
 def test_spectral_norm_of_a_vector():
     assert nn.utils.spectral_norm(nn.LayerNorm(5))(xgrad.ones(2, 5)).shape == (2, 5)
+
+
+@pytest.mark.parametrize("name", ["multi_margin_loss", "multilabel_margin_loss"])
+def test_a_class_out_of_range_is_nan_in_a_program(name):
+    """It was a loss of 0."""
+    loss = getattr(xgrad.nn.functional, name)
+    target = xgrad.tensor([1, 7]) if name == "multi_margin_loss" else xgrad.tensor([[1, -1, 0], [7, -1, 0]])
+    x = xgrad.tensor([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2]])
+    found = xgrad.compile(lambda x, t: loss(x, t, reduction="none"))(x, target)
+    assert found.isnan().tolist() == [False, True]
+    with pytest.raises(RuntimeError, match="target out of range"):
+        loss(x, target)

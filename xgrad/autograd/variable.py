@@ -23,7 +23,7 @@ class Variable(metaclass=VariableMeta):
 
     It is `data.detach()`, a plain Tensor, marked as requiring grad if asked for.  `volatile` is warned about and has no
     effect.  Raises `TypeError` for data that are not a tensor (`xgrad.tensor` takes lists), `RuntimeError` for a dtype
-    without gradients.
+    without gradients, `ValueError` for `volatile` with `requires_grad`.
 
     Source: PyTorch's `torch.autograd.Variable`.
 

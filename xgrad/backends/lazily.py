@@ -1,4 +1,4 @@
-"""DeviceQueue: one thread's queue of programs that a lazy backend has noted and not run yet.
+"""DeviceQueue: where an `xgrad.Backend` with `execution="lazy"` collects one thread's operations until a value is read.
 
 It is the queue of `xgrad.lazy()` with the backend's own rules: its results are on the backend and count in its memory,
 and nothing is donated if writes copy.

@@ -28,7 +28,7 @@ _ADVICE: dict[str, dict[str, str]] = {
         """int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7 bit bits8 bits16 bits1x8 bits2x4
         bits4x2 float4_e2m1fn_x2 float8_e8m0fnu""": _NARROW,
         "qscheme per_tensor_symmetric per_channel_symmetric quint4x2 quint2x4": _QUANTIZED,
-        "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum sym_sqrt": _SYMBOLIC,
+        "sym_ite": _SYMBOLIC,
         "OutOfMemoryError": "Catch xgrad.errors.OutOfMemoryError.",
         "eig": "Use xgrad.linalg.eig.",
         "symeig": "Use xgrad.linalg.eigh.",
@@ -36,21 +36,18 @@ _ADVICE: dict[str, dict[str, str]] = {
         "solve": "Use xgrad.linalg.solve.",
         "matrix_rank": "Use xgrad.linalg.matrix_rank.",
         "from_file": "Use xgrad.from_numpy(numpy.memmap(path, dtype)).",
-        "get_device_module": _DEVICES,
-        "set_flush_denormal": "XLA decides; leave it out.",
     },
     "cuda": {
-        """memory_stats memory_stats_as_nested_dict memory_summary memory_snapshot memory_reserved memory_cached memory
-        max_memory_reserved max_memory_cached mem_get_info memory_usage device_memory_used host_memory_stats
-        reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats
-        list_gpu_processes set_per_process_memory_fraction get_per_process_memory_fraction MemPool
-        use_mem_pool""": _MEMORY,
-        "get_rng_state get_rng_state_all set_rng_state set_rng_state_all seed seed_all initial_seed random": _RNG,
-        """device device_of get_device_properties get_device_capability get_arch_list
+        """memory_stats memory_stats_as_nested_dict memory_summary memory_snapshot memory_cached memory
+        max_memory_cached mem_get_info memory_usage device_memory_used host_memory_stats reset_max_memory_cached
+        reset_accumulated_memory_stats list_gpu_processes set_per_process_memory_fraction
+        get_per_process_memory_fraction MemPool use_mem_pool""": _MEMORY,
+        "seed seed_all initial_seed random": _RNG,
+        """device device_of get_device_capability get_arch_list
         can_device_access_peer""": _DEVICES,
         "nccl": _MESH,
         "profiler nvtx": "Use jax.profiler.trace, or xgrad.profiler.",
-        "init ipc_collect cudart jiterator tunable": "It is CUDA's own; leave it out.",
+        "cudart jiterator tunable": "It is CUDA's own; leave it out.",
     },
     "distributed": {"*": _MESH},
     "cpu": {"*": _DEVICES},

@@ -1,6 +1,6 @@
-"""Programs that write: their result is in the memory of their first operand, whose array is then deleted.
+"""In-place operations run here as programs that donate their first operand: the result takes its memory.
 
-Invariant: when a call is over, in any way, there is the array or the result.
+Invariant: when a call is over, in any way, there is the array or the result, unless XLA fails after it took the memory.
 
     box ──► [root] ──► program ──► [result] ──► out      by C code, which no interrupt can divide
 """

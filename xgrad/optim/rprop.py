@@ -107,7 +107,7 @@ class ASGD(ByRule):
     foreach, capturable: for PyTorch's programs; a step is one fused program in any case.
     differentiable: gradients flow through the step.
 
-    Raises `ValueError` for numbers below zero.
+    Raises `ValueError` for a learning rate or a weight_decay below zero.
     Source: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992.
 
     >>> import xgrad

@@ -1,6 +1,6 @@
 """`torch._check` and its like: conditions that a program states (PyTorch: torch/__init__.py).
 
-A condition whose value is being traced is taken for true, as PyTorch's compiler takes it.
+`_check_tensor_all` takes a condition whose value is being traced for true, as PyTorch's compiler does.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The steps of a backward that does not run: which node is next, what arrives where, what is released.
+"""Simulates a backward without values for `xgrad.viz`: its steps say which node runs, what arrives, what is released.
 
 The order is the engine's own: a GraphTask counts the dependencies and has the queue of nodes that are ready, as in
 engine/engine.py.  Gradients have no values here, so each is taken to be defined.

@@ -1,4 +1,4 @@
-"""Unchanged writes a guard as conditions of a generated function, which test each place for the very same object.
+"""The fast path of a compiled function's guards: generated code tests with `is` that nothing it reads has changed.
 
 A guard follows a function through closures, globals, classes and objects in each call (closure_guards.py).  As long as
 every place has the very same object, the places are known beforehand: `Unchanged` writes a condition for each, and

@@ -1,9 +1,9 @@
-"""Losses of classes: cross entropy, its half for log-probabilities, and the multi-class margins (PyTorch: LossNLL.cpp).
+"""Losses of classes: cross_entropy, nll_loss and three margin losses of one or several classes (PyTorch: LossNLL.cpp).
 
 Backward computes the softmax again from the input, so no other tensor of the input's size is saved.
 
-A class out of range raises `IndexError` if its value can be read without waiting for a device (on the CPU); elsewhere
-it makes the loss NaN.
+A class out of range raises `IndexError`, of a margin loss `RuntimeError`, if its value can be read without waiting for
+a device (on the CPU); elsewhere it makes the loss NaN.
 """
 
 from typing import Any
@@ -251,6 +251,7 @@ def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_averag
         loss = loss * weight[classes][:, None]
     other = jnp.arange(x.shape[1]) != classes[:, None]
     loss = jnp.sum(jnp.where(other, loss, 0), axis=1) / x.shape[1]
+    loss = jnp.where((classes < 0) | (classes >= x.shape[1]), jnp.nan, loss)  # in a program, which cannot raise
     return reduced(loss.reshape(target.shape), size_average, reduce, reduction)
 
 
@@ -279,6 +280,7 @@ def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, redu
     gap = 1 - jnp.take_along_axis(x, safe, axis=1)[:, :, None] + x[:, None, :]
     counted = listed[:, :, None] & ~right[:, None, :] & (gap > 0)
     loss = jnp.sum(jnp.where(counted, gap, 0), axis=(1, 2)) / x.shape[1]
+    loss = jnp.where(jnp.any((classes < -1) | (classes >= x.shape[1]), axis=1), jnp.nan, loss)
     return reduced(loss if self.ndim > 1 else loss[0], size_average, reduce, reduction)
 
 

@@ -1,6 +1,6 @@
 """Tensors joined to one: cat, stack and its kin, block_diag, cartesian_prod, combinations.
 
-All are linear; the backward of each cuts the gradient of the result into the gradients of its parts.
+All are linear; backward cuts the gradient of the result into the gradients of its parts, and adds where parts repeat.
 """
 
 import itertools

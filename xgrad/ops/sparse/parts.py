@@ -1,4 +1,4 @@
-"""The parts of sparse tensors: dense tensors outside of all graphs, whose values may be read on the host."""
+"""Helpers for the indices and values of sparse tensors: dense tensors without history, read on the host if asked."""
 
 from collections.abc import Callable
 from typing import Any
