@@ -1,5 +1,6 @@
-"""Checks made while a program is traced: no array has 2**63 bytes or more, none has 64 bits while x64 is off, and
-products of float32 are computed in float32.
+"""Checks of programs as JAX traces them: no array has 2**63 bytes, none has 64 bits while JAX's x64 mode is off.
+
+Traced through here, products of float32 are computed in float32 on accelerators too.
 
 Invariant: every program passes through `checked` when JAX traces it, which is once for its shapes, dtypes and settings.
 So a call of a program that was traced before pays nothing for it, and a check that fails does so before anything runs.
