@@ -1,4 +1,4 @@
-"""python -m xgrad doctor | demo | compare | chip | conform | bench"""
+"""Runs the command line: python -m xgrad doctor | demo | compare | chip | conform | bench."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""xgrad.accelerator: JAX's devices beside the CPU (PyTorch: torch/accelerator); and mps, xpu, mtia, which are absent.
+"""xgrad.accelerator: JAX's default accelerator (PyTorch: torch/accelerator); and mps, xpu, mtia, which are absent.
 
-`mps`, `xpu` and `mtia` answer programs that look for Apple's, Intel's and Meta's devices by name: there are none.
+`mps`, `xpu` and `mtia` answer code that looks for Apple's, Intel's and Meta's devices by name: there are none.
 """
 
 from types import ModuleType

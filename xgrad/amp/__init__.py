@@ -1,4 +1,4 @@
-"""Automatic mixed precision: autocast, the scaling of losses, custom Functions (PyTorch: torch.amp)."""
+"""xgrad.amp, automatic mixed precision: autocast, GradScaler, custom_fwd and custom_bwd (PyTorch: torch.amp)."""
 
 from ..base.missing import missing as _missing
 from .autocast_mode import autocast as autocast

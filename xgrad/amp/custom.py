@@ -1,4 +1,4 @@
-"""custom_fwd, custom_bwd: a custom Function under autocast (PyTorch: torch/amp/autocast_mode.py)."""
+"""custom_fwd, custom_bwd: decorators that run a custom Function under autocast (PyTorch: amp/autocast_mode.py)."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping

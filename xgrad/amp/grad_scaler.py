@@ -1,4 +1,4 @@
-"""GradScaler: losses scaled so that gradients of float16 do not vanish (PyTorch: torch/amp/grad_scaler.py).
+"""GradScaler: scales losses so that gradients of float16 do not vanish (PyTorch: torch/amp/grad_scaler.py).
 
     scale(loss)  ->  backward  ->  unscale_(optimizer)  ->  step(optimizer)  ->  update()
 

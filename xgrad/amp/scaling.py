@@ -1,7 +1,7 @@
-"""Scaling: the programs of a GradScaler, which write gradients, findings and the scale in place.
+"""GradScaler's programs: they divide gradients by the scale, look for inf and NaN, and update the scale, in place.
 
-A finding is a 0-d tensor for the gradients of one place: 1.0 if one of them is not finite, else 0.0.  Where all
-gradients are at one place nothing here reads a value, so lazy and compiled steps go on without.
+`found_in` returns a 0-d tensor for the gradients of each device: 1.0 if one of them is not finite, else 0.0.  Where
+all gradients are on one device nothing here reads a value, so a lazy block goes on, and a step can be compiled.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""backward and grad: the calls that run the engine."""
+"""xgrad.autograd.backward and grad: check their arguments and run the engine (PyTorch: torch/autograd/__init__.py)."""
 
 import warnings
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Compiled backward: `backward` and `grad` as a few XLA programs; hooks, order and errors are the eager engine's.
+"""compiled_backward: a block in which backward is a few XLA programs; hooks, order, errors are the eager engine's.
 
 In `engine/programs/`: `run.py` cuts the graph into programs, `segment.py` finds them again.
 PyTorch's counterpart is `torch._dynamo.compiled_autograd`, which refuses views that were written in place.

@@ -136,7 +136,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     In inference mode, which has no forward mode, it carries none.
 
     Raises `RuntimeError` outside of a level, for a tangent of another shape, and if one of them has a tangent already;
-    `ValueError` for dtypes without derivatives.
+    `ValueError` for dtypes without derivatives; `TypeError` for what is not a tensor.
     """
     for value in (tensor, tangent):
         if not isinstance(value, Tensor):

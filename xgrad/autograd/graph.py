@@ -1,4 +1,4 @@
-"""xgrad.autograd.graph: the class of nodes, edges, and the hooks of other files (PyTorch: torch/autograd/graph.py)."""
+"""xgrad.autograd.graph: Node, get_gradient_edge, hooks on saved tensors and gradients (PyTorch: autograd/graph.py)."""
 
 import abc
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""`allow_mutation_on_saved_tensors`: writing over a tensor that backward needs (PyTorch: torch/autograd/graph.py).
+"""allow_mutation_on_saved_tensors: a block in which saved tensors may be written (PyTorch: torch/autograd/graph.py).
 
 PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: the saved array is still there after
 the write, which goes to other memory because the old one has a reference.  So nothing is cloned, whatever the

@@ -1,4 +1,4 @@
-"""`save_on_cpu`: tensors saved for backward are stored in host memory (PyTorch: torch/autograd/graph.py).
+"""save_on_cpu: a block that stores the tensors saved for backward in host memory (PyTorch: torch/autograd/graph.py).
 
 The place of an array, in the order in which places are tried:
 

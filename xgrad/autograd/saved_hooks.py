@@ -1,4 +1,4 @@
-"""Hooks on tensors that are saved for backward, for all operations of a block (PyTorch: torch/autograd/graph.py).
+"""saved_tensors_hooks: a block with hooks on all tensors saved for backward (PyTorch: torch/autograd/graph.py).
 
 The pairs of hooks are a stack of the thread, and only the innermost pair is called (`state.saved_hooks`).
 """

@@ -1,7 +1,6 @@
-"""Names of `torch._C` and `torch._C._autograd`: the running backward, the creation of a view, saved tensors hooks; and
-the engine as `Variable._execution_engine`.
+"""Private names of `torch._C` and `torch._C._autograd` for tools: the running backward, views, saved tensors hooks.
 
-For tools that look into autograd (loggers, schedulers, checkpointing); a program that trains needs none of it.
+Loggers, schedulers and checkpointing call them, and the engine as `Variable._execution_engine`; training needs none.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""Variable: the name of a tensor with history before PyTorch 0.4 (PyTorch: torch/autograd/variable.py).
+"""Variable: PyTorch's name, before 0.4, of a tensor with history (PyTorch: torch/autograd/variable.py).
 
-Every tensor is one, as `isinstance` says; a call of it returns an alias of a tensor, as a leaf.
+Every tensor is an instance of it, as `isinstance` says; a call of it returns an alias of a tensor, as a leaf.
 """
 
 import warnings

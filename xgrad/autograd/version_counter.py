@@ -1,4 +1,4 @@
-"""The version counters' public functions: raise a version, or preserve it (PyTorch: torch/autograd/grad_mode.py)."""
+"""Functions that raise, set or preserve tensors' version counters (PyTorch: torch/autograd/grad_mode.py)."""
 
 from collections.abc import Iterable
 from typing import Any

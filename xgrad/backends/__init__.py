@@ -1,6 +1,6 @@
-"""Backends as values: a declaration of how a device behaves, on which programs run, and a report of what it did.
+"""xgrad.backends: declare in Python how a device behaves (`Backend`, its `Cost` and `Faults`), run on it, get a report.
 
-`cudnn`, `mps` and the other names of torch.backends are here too (torch_names.py).
+JAX's devices compute for it.  `cudnn`, `mps` and the other names of torch.backends are here too (torch_names.py).
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Active: the block `with chip.activate():`, in which a thread's new tensors are made on a declared backend."""
+"""Active: the block `with chip.activate():`, in which a thread's new tensors are made on the `xgrad.Backend` `chip`."""
 
 from collections.abc import Callable
 from typing import Any

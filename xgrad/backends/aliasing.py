@@ -1,4 +1,4 @@
-"""Aliasing: when a write through a view reaches the base and the other views, as a backend declares it.
+"""`xgrad.Backend(aliasing=...)`: decides when a write through a view reaches the base and the other views.
 
     "write_through"   at once, in the storage's memory: what the runtime does by itself
     "regenerate"      when one of them is read: until then the write waits, as a view and its new value, in the lazy

@@ -1,7 +1,7 @@
-"""Backend: the declaration of a device, as a frozen value.
+"""Backend: the declaration of a device in Python, for tests and estimates, as a frozen value (`xgrad.Backend`).
 
-Nothing of it is global.  A tensor may be put on the object itself (`device=chip`); from `register()` on, its name is a
-device string too.
+A declaration changes nothing global.  A tensor may be put on the object itself (`device=chip`); from `register()` on,
+its name is a device string too.
 """
 
 import dataclasses

@@ -1,7 +1,8 @@
-"""Bits: a declared backend's generator of random bits, which replaces JAX's in each of its programs.
+"""Bits: the jaxpr pass that draws random bits by a backend's own generator, `xgrad.Backend(random=...)`, not by JAX's.
 
-Programs draw from a key, by `jax.random`: all distributions are made of `random_bits`.  Here another generator makes
-these bits, or a function of the backend's own.  Keys are split as ever: seeds and checkpoints are the same.
+Programs draw from a key, by `jax.random`, whose distributions are all made of the primitive `random_bits`.  The pass
+puts another generator, or the user's function, in its place.  Keys are split as ever: seeds and checkpoints are the
+same.
 """
 
 from collections.abc import Callable

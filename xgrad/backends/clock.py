@@ -1,9 +1,9 @@
-"""Clock: logs what a backend with a `Cost` does, in order; simulation.py computes times from the log.
+"""Clock: logs launches and transfers of an `xgrad.Backend` with a `Cost`; simulation.py computes times from the log.
 
     launch, transfer, event ──► Entry ──► the logs of the open reports, and of the events of streams
 
 An entry names the arrays that it waits for by numbers, which they get when they first appear in one.
-Invariant: nothing is noted while no report is open and no event was made.
+Invariant: nothing is logged while no report is open and no event was made.
 """
 
 import itertools

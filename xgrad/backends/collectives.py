@@ -1,4 +1,4 @@
-"""Collectives: reads from a compiled program what its devices send one another, and when.
+"""Finds the collectives in a compiled program's text, and when they run, for the time estimates of `xgrad.backends`.
 
 The text of a chip's program is its schedule: a collective between `-start` and `-done` has the time of what stands
 between them.

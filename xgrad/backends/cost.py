@@ -1,4 +1,4 @@
-"""Cost: how long a device takes for a launch, a byte, an operation, a program; measured, or made up."""
+"""Cost: an `xgrad.Backend`'s seconds for a launch, a byte, an operation, a program; measured, or made up."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Counting: the methods of `Runtime` that count programs, reads and transfers in the open reports and the clock."""
+"""Counting: the base class of `Runtime`, which counts programs, reads and transfers for open reports and the clock."""
 
 import sys
 from collections import Counter

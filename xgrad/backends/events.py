@@ -1,4 +1,4 @@
-"""Events: what a backend did while a report was open, as counts and sums; the runtime writes them.
+"""Events: counts and sums of what an `xgrad.Backend` did while a `Report` was open; the backend's runtime writes them.
 
 Invariant: nothing is counted while no report is open.
 """

@@ -1,6 +1,6 @@
-"""Launching: runs programs of a backend that declares faults, or changes to programs: passes, formats, bits, fusion.
+"""Launching: runs the programs of an `xgrad.Backend` that declares faults, passes, formats, random bits or fusion.
 
-`Runtime` has one if its backend declares any of these, and else runs programs as they are.
+`Runtime` has a `Launching` if its backend declares any of these, and else runs programs as they are.
 """
 
 from collections.abc import Sequence

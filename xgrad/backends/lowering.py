@@ -1,4 +1,4 @@
-"""Lowerings: JAX functions that a declared backend puts in place of the functions of operators.
+"""Lowerings: JAX functions that an `xgrad.Backend` runs in place of operators' own functions.
 
 Derivatives still come from the operator's declaration, at arguments and result.  A `jax.custom_vjp` brings its own:
 then backward is JAX's derivative of it, at the arguments.

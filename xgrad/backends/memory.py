@@ -1,4 +1,4 @@
-"""Memory: counts the bytes of a backend's arrays that are alive, and refuses those that no longer fit.
+"""Memory: counts the bytes of an `xgrad.Backend`'s live arrays, and raises OutOfMemoryError for what does not fit.
 
 Invariant: `on[i]` is the sum of the bytes that device i has of arrays which something refers to, at each moment.
 """

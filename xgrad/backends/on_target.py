@@ -1,4 +1,4 @@
-"""OnTarget: what the compiler of a backend's target chip says of the programs in a `Report`.
+"""OnTarget: what a chip's compiler says of the programs in a `Report`, for an `xgrad.Backend` with a `target`.
 
 Each is traced anew for the target's platform, and compiled by the chip's compiler; the CPU's programs stay as they are.
 """

@@ -1,4 +1,4 @@
-"""Operands of a backend's programs: the JAX array behind a `Pending`, and a test for tracers."""
+"""plain, traced: make JAX arrays of the operands of a backend's program, and tell if one is a tracer."""
 
 from typing import Any
 

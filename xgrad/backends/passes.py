@@ -1,4 +1,4 @@
-"""Passes: functions that rewrite programs, for `xgrad.Backend(..., passes=[...])`: a helper and two examples.
+"""Functions that rewrite jaxprs, for `xgrad.Backend(..., passes=[...])`: the helper `rewrite`, and two examples.
 
 A pass is a pure function from a closed jaxpr (`jax.make_jaxpr`) to another one, with the same shapes and dtypes of
 operands and results.  `rewrite` makes most of them short: it takes a rule for each primitive of JAX's.  The examples

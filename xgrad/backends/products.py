@@ -1,4 +1,4 @@
-"""Products: rewrites a declared backend's programs so that products and convolutions use its number formats.
+"""Products: the jaxpr pass that gives products and convolutions the number formats of an `xgrad.Backend`.
 
     dot_general, conv_general_dilated of float32        operands ──► bfloat16 ──► product, summed in float32 ──► float32
 

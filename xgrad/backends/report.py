@@ -1,4 +1,4 @@
-"""Report: what a backend did in a block: launches, programs, views, copies, fallbacks, memory, and an estimated time.
+"""Report: what an `xgrad.Backend` did in a block: launches, programs, copies, fallbacks, memory, and an estimated time.
 
 The time is what the compiler of the backend's target says, or a roofline over XLA's own cost analysis of each program,
 with the numbers of the backend's `Cost`.  Compilers are asked when the estimate is, not while the block runs.

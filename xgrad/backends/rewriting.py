@@ -1,4 +1,4 @@
-"""Passes: applies a declared backend's passes (passes.py) to each of its programs before it is lowered.
+"""Passes: applies the passes of an `xgrad.Backend` (passes.py) to each of its programs before it is lowered.
 
     program's function ──make_jaxpr──► closed jaxpr ──pass──► closed jaxpr ──pass──► ... ──► lowered by jax.jit
 

@@ -1,4 +1,4 @@
-"""Simulation: goes through a clock's entries and says when each begins and ends on a backend with a Cost.
+"""Simulation: goes through a clock's log and says when each entry begins and ends on an `xgrad.Backend` with a `Cost`.
 
     host      adds `host` or `note` for each operator, compiles, reads values: then it waits
     compute   programs, in the order of their stream, once their operands are there; `Cost.queues` of them at once

@@ -1,4 +1,4 @@
-"""Constants: compiles the starts of views' slices into programs, for a backend declared with `runtime_starts=False`.
+"""Constants: compiles the start indices of views into programs, for `xgrad.Backend(runtime_starts=False)`.
 
 Elsewhere equal views share one program, which has their starts as operands.  Here each choice of starts is a program of
 its own, a `Bound`; reports count those that are compiled for their starts alone.

@@ -1,4 +1,4 @@
-"""Streams and events of a declared backend with a Cost; they order programs in simulated time, and change no value.
+"""Stream, Event: they order the programs of an `xgrad.Backend` with a `Cost` in simulated time, and change no value.
 
 (PyTorch: torch.Stream, torch.Event.)
 """

@@ -1,4 +1,4 @@
-"""Tiles: the bytes of an array whose last dimensions are stored in whole tiles, as a chip's memory has them."""
+"""tiled: the bytes of an array whose last dimensions a chip stores in whole tiles, for backends' memory and `Cost`."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Timeline: the simulated time of a report, as a table, a picture, and a trace for Perfetto."""
+"""Timeline: the simulated time of a backend's `Report`, as a table, a picture, and a trace for Perfetto."""
 
 import os
 from typing import Any

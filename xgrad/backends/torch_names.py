@@ -1,6 +1,6 @@
-"""torch.backends' modules of libraries: their switches are kept, and change nothing, as XLA picks its kernels itself.
+"""xgrad.backends.cudnn, mps, ...: switches of PyTorch's libraries, kept without effect: XLA picks its kernels itself.
 
-`xgrad.backends.cudnn.benchmark = True` is a line of many programs.  What a module answers is a table: the name, and
+`xgrad.backends.cudnn.benchmark = True` is a line of much PyTorch code.  What a module answers is a table: the name, and
 what it is at first; a function's answer follows "()".  (PyTorch: torch/backends.)
 """
 

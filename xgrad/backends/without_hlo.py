@@ -1,4 +1,4 @@
-"""HloFilter: looks for the operations of StableHLO that a chip lacks, in each program before it runs."""
+"""HloFilter: finds in each program, before it runs, the StableHLO operations of `xgrad.Backend(without_hlo=[...])`."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Work: what a program does, from which a `Cost` computes its time: arithmetic and bytes by dtype, collectives.
+"""Work: a program's arithmetic and bytes by dtype, and its collectives, from which a `Cost` computes its time.
 
 Totals are XLA's counts of the compiled program.  How they divide among dtypes and operations is read from its
 StableHLO, only if a Cost asks.

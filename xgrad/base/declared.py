@@ -1,9 +1,11 @@
-"""Places of tensors on a declared backend, a device that a user describes in Python (`xgrad.Backend`).
+"""DeclaredPlace: the place of tensors on a device that a user declares in Python, an `xgrad.Backend`.
 
 A place stands where a `jax.Device` or its sharding would; JAX does not know it, and JAX's own devices compute.  An
 array there is a `Pending` (execution/pending.py), and the place's `runtime` (backends/runtime.py) runs programs on it.
 
 Invariant: a name belongs to one place at a time, from `register` to `unregister`; a place without a name works too.
+
+`AbsentDevice` stands for a device that JAX does not see.
 """
 
 from functools import cache

@@ -1,4 +1,4 @@
-"""Make a function run within a context manager: each call in a new one, or each step of a generator function.
+"""in_block, in_blocks: make each call of a function, or each step of a generator function, run in a new `with` block.
 
 So `no_grad`, `lazy`, `device` and other blocks decorate functions.
 """

@@ -1,4 +1,4 @@
-"""All that xgrad takes from JAX beyond its documentation, in one place, so that one file is read when JAX changes.
+"""Undocumented parts of JAX that xgrad uses, all in this file, so that one file is read when JAX changes.
 
 Each part has a canary (`CANARIES`), which a test and `python -m xgrad doctor` ask, and which fails the day JAX changes
 it.  A canary says what follows then.

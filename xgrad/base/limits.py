@@ -1,5 +1,6 @@
-"""Checks made while a program is traced: no array has 2**63 bytes or more, none has 64 bits while x64 is off, and
-products of float32 are computed in float32.
+"""Checks of programs as JAX traces them: none makes an array of 2**63 bytes or more, or of 64-bit numbers without x64.
+
+x64 is JAX's mode for 64-bit types.  Products of float32 are traced so that accelerators too compute them in float32.
 
 Invariant: every program passes through `checked` when JAX traces it, which is once for its shapes, dtypes and settings.
 So a call of a program that was traced before pays nothing for it, and a check that fails does so before anything runs.

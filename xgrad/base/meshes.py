@@ -1,4 +1,4 @@
-"""mesh: a block that arranges devices, JAX's or a declared backend's, so that a `PartitionSpec` is a device in it."""
+"""mesh: a block that arranges devices, JAX's or an `xgrad.Backend`'s, so that a `PartitionSpec` is a device in it."""
 
 from math import prod
 from typing import Any

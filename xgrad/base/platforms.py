@@ -1,4 +1,4 @@
-"""Platforms: start JAX's CPU, and say for which platform a program is traced.
+"""Starts JAX's CPU, and says for which platform (cpu, gpu, tpu) a program is traced.
 
 `traced_for()` returns JAX's default platform or, inside `with tracing_for(platform)`, that one, whose chip need not be
 in this machine.  Code that chooses between forms of a program asks it while it traces.  The block's platform is part of

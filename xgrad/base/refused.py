@@ -1,6 +1,6 @@
-"""Raises an error for operations on 64-bit numbers that crash a platform's compiler.
+"""refuse_operations: raises an error for operations on 64-bit numbers that a TPU's compiler lacks or crashes on.
 
-Invariant: a program is compared with the table once, when it is traced, and on such a platform alone.  The table is
+Invariant: a program is compared with the table once, when it is traced, and for a TPU alone.  The table is
 what libtpu's compiler for a v5e said of each operation of JAX (0.0.42): it aborts, or has no code for it.  Divisions of
 int64 compile for half a minute, and run.
 """

@@ -1,6 +1,7 @@
-"""Tracebacks that users read end at their own lines, as JAX's do.  JAX_TRACEBACK_FILTERING=off shows all frames.
+"""shorten: cuts the frames of xgrad, JAX and NumPy from a traceback, as JAX does; the user's own frames stay.
 
-Public functions call `shorten` in an `except` clause, so that a call that raises nothing pays nothing.
+Public functions call it in an `except` clause, so that a call that raises nothing pays nothing.
+JAX_TRACEBACK_FILTERING=off shows all frames.
 """
 
 import sys

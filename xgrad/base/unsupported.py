@@ -1,7 +1,7 @@
-"""PyTorch's names that XLA cannot express, with the reason and an alternative, which the error of a call says.
+"""PyTorch names that xgrad does not support: stand-ins whose call raises, with the reason and an alternative.
 
-Looking up such a name returns a class that raises `NotImplementedError` with both when it is called; so code that only
-mentions the name runs.  Names of values (a dtype, a layout) raise when they are looked up.  The `__getattr__` of
+Looking up such a name returns a class that raises `NotImplementedError` when it is called; so code that only mentions
+the name runs.  Names of values (a dtype, a layout) raise when they are looked up.  The `__getattr__` of
 the namespaces looks functions up here; Python calls it only for names that the namespace does not have.
 """
 

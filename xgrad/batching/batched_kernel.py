@@ -1,4 +1,4 @@
-"""The batched version of an operator: `jax.vmap` of its forward function and of its derivative formulas.
+"""BatchedOperator: an operator inside of vmap, by `jax.vmap` of its forward function and of its derivative formulas.
 
 As every operator it has a kernel (its forward programs) and plans (what forward saves, and the backward program).
 

@@ -1,4 +1,4 @@
-"""Chips that are not here: programs compiled for them by their own compilers, and what those say.
+"""Compiles programs for chips that are not in this machine, by the chips' compilers, and reports what these say.
 
     target ──► ask: trace for the platform, lower ──► child process: compile ──► Answer, kept in a folder
 

@@ -1,4 +1,4 @@
-"""The chips that can be compiled for, by name: `"tpu:v5e"`, `"tpu:v4:2x2x1"`, `"cuda:t4"`."""
+"""Names of chips, such as "tpu:v5e", "tpu:v4:2x2x1" and "cuda:t4", and what a chip's compiler has to know of each."""
 
 from math import prod
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The processes of the chips' compilers, one for each platform, and the questions to them.
+"""Compiler: the process that runs a platform's chip compiler (child.py); it is asked about programs, and restarted.
 
 A compiler may end its process, or not end at all: both are answers here, and the next question gets a new process.
 

@@ -1,4 +1,4 @@
-"""The programs that a target is asked to compile: of a compiled function, a lazy block or a plain function of tensors.
+"""asked: makes the program that a chip's compiler is given: of a compiled function, a lazy block or a plain function.
 
 Each is traced anew, for the target's platform, because the programs of a step that has run have the forms and shardings
 of the devices here.  Nothing is run, and no tensor, gradient, state or generator is changed.

@@ -1,4 +1,4 @@
-"""Target: a chip, or several, that programs are compiled for and that need not be here."""
+"""Target: a chip, or several, that programs are compiled for and that need not be here (`xgrad.target`)."""
 
 import importlib.util
 import os

@@ -1,7 +1,7 @@
-"""Find the machine's accelerators, whether or not JAX sees them, and the extra that makes JAX see each.
+"""accelerators: finds the machine's accelerators, whether or not JAX sees them, for `python -m xgrad doctor`.
 
-`accelerators` reads the files that drivers make under /dev and /proc, the PCI bus under /sys, and the environment of
-TPU virtual machines.
+For each it knows the pip extra that makes JAX see it.  It reads the files that drivers make under /dev and /proc, the
+PCI bus under /sys, and the environment of TPU virtual machines.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Parsers of the commands' arguments: each checks the value as it parses it."""
+"""Checks of the commands' arguments, and `needs`, which imports the packages that a command needs."""
 
 import argparse
 from collections.abc import Callable

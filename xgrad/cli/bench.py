@@ -1,4 +1,4 @@
-"""Measure what xgrad costs, as ratios with their spread: beside bare jitted kernels, eager jax.numpy and jax.jit.
+"""`python -m xgrad bench`: measure xgrad's cost, as ratios to bare jitted kernels, eager jax.numpy and jax.jit.
 
 Each ratio is the median over rounds that run both sides in turns (A B A B), printed with its quartiles; below 1, xgrad
 takes less.  No number is a time, which another machine would not show.  The command takes a minute or two.

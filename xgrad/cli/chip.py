@@ -1,10 +1,11 @@
-"""Compile a function or a training step of yours for a chip that is not here, by the chip's own compiler, and say what
-that says: does it fit, what is heavy and by which line, what is alive, donated, padded, moved.
+"""`python -m xgrad chip`: compile a function for a chip that is not here, and print what the chip's compiler says.
+
+The report says if the program fits, what is heavy and by which line, what is alive, donated, padded and moved.
 
 FILE.py:step names a function, or one of xgrad.compile.  Its inputs are the result of the file's own `inputs()`, if
 there is one, else random float32 tensors (--shapes).  A function without parameters that returns a step and its
 arguments names these.  Nothing is run.  Exits with 1 if the program does not compile or does not fit, with 2 if the
-compiler is not installed.
+compiler is not installed or the command line is wrong.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def _spec(text: str) -> tuple[str, PartitionSpec]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report; return 1 if the program does not compile, else 0."""
+    """Print the report; return 1 if the program does not compile or fit, 2 for a `TargetError`, else 0."""
     parser: argparse.ArgumentParser = arguments.parser
     try:
         where = target(arguments.target, arguments.mesh, dict(arguments.shard), arguments.limit)

@@ -1,10 +1,12 @@
-"""Compare a device with the CPU in float64: every operator of the table on its samples (value, gradient, in-place form,
-out=), views and writes along both paths, memory, transfers, random numbers, compiled backward, xgrad.compile and lazy.
+"""`python -m xgrad conform`: compare a device with the CPU in float64, operator by operator.
+
+Every operator runs on its sample inputs (value, gradient, in-place form, out=); views and writes along both
+paths, memory, transfers, random numbers, compiled backward, xgrad.compile and lazy are checked too.
 
 Prints operator by dtype: right, wrong by how much, refused.  With --compile-for the compiler of a chip that is not here
-compiles all of it, and nothing runs: compiles, gathers, slow, refused, ends the compiler.  Exits with 1 if a value is
-wrong, an operator fails by another error than a refusal, or a compiler ends.  The default selection takes some minutes;
---json FILE --resume goes on with a run that was interrupted.
+compiles all of it, and the chip runs nothing: compiles, gathers, slow, refused, ends the compiler.  Exits with 1 if a
+value is wrong, an operator fails by another error than a refusal, or a compiler ends.  The default selection takes some
+minutes; --json FILE --resume goes on with a run that was interrupted.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""Train a recurrent classifier of handwritten digits whose states are written in place, through views, into one buffer.
+"""`python -m xgrad demo`: train a classifier of handwritten digits whose states are written in place, through views.
 
-The rows of each 8x8 image are the sequence.  Then the same gradients are computed along both tracking paths, replay and
-geometry, and compared.  Ends with the test accuracy, the largest difference, tables and a picture.  With --lazy and
-with --compiled the same training runs once more, each step in a lazy block, or as one XLA program.
+The classifier is recurrent, with all states in one buffer; the rows of each 8x8 image are the sequence.  Then the same
+gradients are computed along both tracking paths, replay and geometry, and compared.  Ends with the test accuracy, the
+largest difference, tables and a picture.  With --lazy and with --compiled the same training runs once more, each step
+in a lazy block, or as one XLA program.
 """
 
 import argparse

@@ -1,5 +1,7 @@
-"""Say what is installed and what clashes, which devices JAX sees and their memory, whether writes are in place, and
-whether a first gradient is right; for each problem, the command that mends it.  Exits with 1 if xgrad cannot work.
+"""`python -m xgrad doctor`: say what is installed and what clashes, and which devices JAX sees.
+
+Also their memory, whether writes are in place, and whether a first gradient is right; for each problem, the command
+that mends it.  Exits with 1 if xgrad cannot work.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The demo's training over several processes, data-parallel: `python -m xgrad demo --hosts`.
+"""`python -m xgrad demo --hosts`: the demo's training over several processes, data-parallel.
 
 Each process makes its own part of every batch, and all run the same steps on the tensors of all.  Parameters lie on
 each device; XLA adds their gradients up where the loss is differentiated.  The first process prints.

@@ -1,4 +1,6 @@
-"""Start several processes of one program on this machine; they meet at the loopback address.
+"""launch: starts several processes of one program on this machine, for `python -m xgrad demo --hosts`.
+
+The processes meet at the loopback address.
 
 Invariant: when `launch` returns or raises, each process that it started has ended: by itself, or because another one
 failed, the time was up, or the user pressed Ctrl-C.  If the launcher itself is killed the processes end too: each one

@@ -1,4 +1,4 @@
-"""BackendComparison: the findings of one function on several backends, and their table: as text, HTML, through rich."""
+"""BackendComparison: the results of one function on several backends, and their table: as text, HTML, through rich."""
 
 from dataclasses import dataclass, field
 from html import escape

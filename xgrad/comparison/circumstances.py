@@ -1,4 +1,4 @@
-"""The versions, devices and date that a comparison shows beside its figures."""
+"""The versions, devices and date that `xgrad.compare` shows beside its figures."""
 
 import os
 import platform

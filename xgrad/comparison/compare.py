@@ -1,4 +1,4 @@
-"""compare: one function under both tracking paths, side by side: values, gradients, graphs, programs, time, memory.
+"""xgrad.compare: runs one function along both tracking paths of views, and compares results, programs, time, memory.
 
 Invariants: both paths run on fresh copies of the same inputs, with the same random numbers and the same cotangents;
 timed runs and compiles take turns, A B B A, so that a machine that slows down slows both; compiles find no cache.

@@ -1,4 +1,4 @@
-"""Difference: the distance between two values that should be the same."""
+"""Difference: the distance between two values of `xgrad.compare` that should be the same."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Findings: the outputs, gradients, nodes, programs and times of one function under both tracking paths."""
+"""Findings: results of `xgrad.compare` on both tracking paths: outputs, gradients, nodes, programs, times."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""on_backends: one function on several backends, side by side: values, gradients, counts, time; where values differ.
+"""on_backends: `xgrad.compare(f, x, backends=[...])`: runs one function on several backends, and compares the results.
 
 The first backend is the one that the others are compared with.  Invariants: each runs on fresh copies of the same
 inputs, with the same random numbers and cotangents; no report is open while a run is timed.

@@ -1,4 +1,4 @@
-"""Presentations of `Findings`: as text, as HTML, through rich, and as bars.
+"""Shows the `Findings` of `xgrad.compare`: as text, as HTML, through rich, and as bars.
 
 The rows are made once; `xgrad/base/table.py` lays them out.
 """

@@ -1,4 +1,4 @@
-"""Subject: the function that is compared, its inputs, and the cotangents of its outputs.
+"""Subject: the function that `xgrad.compare` runs, its inputs, and the cotangents of its outputs.
 
 Invariant: each run has fresh copies of the same inputs, the same random numbers and the same cotangents.
 """

@@ -1,4 +1,4 @@
-"""Timing in turns, A B B A, so that a machine that slows down slows all; and what the samples say.
+"""Times functions in turns, A B B A, so that a machine that slows down slows all; and says which one is slower.
 
 Invariant: which of two is slower is said only where chance hardly explains it.
 """

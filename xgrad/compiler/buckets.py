@@ -1,4 +1,4 @@
-"""Buckets pads a compiled function's arguments, if their sizes vary, to one of a few sizes, which share programs.
+"""Buckets: pads a compiled function's arguments of varying sizes to one of a few sizes, which share programs.
 
     x (37, 8) ──pad──► (64, 8) ──the program of 64──► (64, 3) ──cut──► (37, 3)
 

@@ -1,4 +1,4 @@
-"""The texts of the errors of a trace, and the search for the user's line that they name."""
+"""Texts of xgrad.compile's errors; `value_error` finds the user's line that needs a traced tensor's value."""
 
 import traceback
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The traced function as programs: a forward program, and the backward program of results with a history.
+"""Program, Backward: the traced equations as a forward program, and the backward program of results with a history.
 
 A trace gives one list of equations.  Equations of `input_p` are inputs from outside; the first one of an arriving
 gradient is where the forward program ends and the backward program begins.  The forward program also returns the values

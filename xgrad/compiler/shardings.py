@@ -1,5 +1,4 @@
-"""Shardings of a compiled program: `in_shardings`, `out_shardings`, and the shardings of written storages and
-gradients.
+"""Shardings of a compiled program: `in_shardings`, `out_shardings`, and those for written storages and gradients.
 
 A storage that the function writes, and the gradient of a tensor, keep their storage's sharding: XLA would choose
 another.  A program on a mesh leaves arrays without a placement as a copy on each device.

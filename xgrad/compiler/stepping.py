@@ -1,6 +1,7 @@
-"""SteppingEntry: the program of a function that calls `scheduler.step()`, which it repeats in Python after each run.
+"""SteppingEntry: runs a compiled function's program, then repeats in Python the traced `scheduler.step()` calls.
 
-A step of a schedule (optim/lr_scheduler/) changes Python's numbers, which no program can.
+A step of a schedule (optim/lr_scheduler/) changes Python's numbers, which no program can.  `OF_SCHEDULES` has the names
+by which a function may ask for these numbers: then it is traced without repeated steps.
 """
 
 from typing import Any

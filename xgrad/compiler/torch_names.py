@@ -1,4 +1,4 @@
-"""torch.compiler's names for programs that ask whether they are compiled, or exempt a function from it."""
+"""torch.compiler's functions for user code: `is_compiling`; `disable` and others that have no effect here."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tracing a function: run it once on tracers, and make an `Entry` of its equations and effects."""
+"""traced: runs a function once on tracers, and makes an `Entry` (a compiled program) of its equations and effects."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
-"""An operator with one of its samples in one dtype: its arguments, and which dtypes its samples fit.
+"""Case: an operator with one of its sample inputs (dispatch/samples.py) in one dtype, for the conformance checks.
 
-The samples (dispatch/samples.py) draw floating-point numbers.  In a column of integers or bools those are drawn as
-integers or bools; whether the operator takes them it says itself, when it is traced.
+The samples draw floating-point numbers.  In a column of integers or bools those are drawn as integers or bools; whether
+the operator takes them it says itself, when it is traced.
 """
 
 from functools import cached_property

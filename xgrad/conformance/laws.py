@@ -1,6 +1,7 @@
-"""The laws of a view, for a backend's own rules: tried on random roots and arguments, the smallest first.
+"""Tests the view rules of an `xgrad.Backend` by the laws of a view, on random base arrays, the smallest first.
 
-A view is a lens.  With its functions `read`, `write` and `adjoint`, for all roots r, values n and m, gradients g and c:
+A view is a lens.  With its functions `read`, `write` and `adjoint`, for all roots (base arrays) r, values n and m,
+gradients g and c:
 
     read shows the view              read(r) = the view by xgrad's own steps
     a read gives what was written    read(write(r, n)) = n

@@ -1,7 +1,7 @@
-"""How far results are from the reference, in roundings of their dtype, and how far they may be.
+"""Measures how far a conformance check's results are from the reference, in roundings of their dtype.
 
-An error is the largest difference of an element, over the largest element of the reference (1 if that is smaller),
-over the dtype's epsilon.  Integers and bools must be equal.
+`compare` says if that is within what is allowed.  An error is the largest difference of an element, over the largest
+element of the reference (1 if that is smaller), over the dtype's epsilon.  Integers and bools must be equal.
 """
 
 from contextvars import ContextVar

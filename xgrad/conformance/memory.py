@@ -1,4 +1,4 @@
-"""Checks of shared memory: a write in place, the user's own array, base and views, what backward saved."""
+"""Conformance checks of memory: writes in place, the user's own arrays, base and views, tensors saved for backward."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""The answers of an absent chip's compiler to a cell's programs, which are compiled and never run.
+"""Conformance of a chip that is not here: its compiler compiles the programs of the checks, and the chip runs none.
 
 All checks of an operator in one dtype are one program first; if that does not simply compile, each is one.  Where a
-check has no single program (transfers, a training step, results whose shape depends on values), the check runs on a
-declared backend, and each program that ran there is compiled.
+check has no single program (transfers, a training step, results whose shape depends on values), the check runs on an
+`xgrad.Backend` (on the CPU), and each program that ran there is compiled.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""One row of the conformance report: an operator's checks on a device, a cell for each dtype."""
+"""OperatorRow: one row of the conformance report: an operator's checks on a device, a cell for each dtype."""
 
 from functools import partial
 from typing import Any

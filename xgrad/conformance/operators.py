@@ -1,7 +1,7 @@
-"""An operator's checks, as functions over tensors: each returns the tensors that are compared with the reference.
+"""An operator's conformance checks, as functions over tensors: forward, gradient, in-place form and `out=`.
 
-They run on tensors of a device, or on tensors over tracers, where all checks of an operator in one dtype become one
-program (execution.py).
+Each returns the tensors that are compared with the reference.  They run on tensors of a device, or on tensors over
+tracers, where all checks of an operator in one dtype become one program (execution.py).
 """
 
 from collections.abc import Callable

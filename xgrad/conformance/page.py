@@ -1,4 +1,4 @@
-"""The report as HTML: a fragment for notebooks, and a whole page, which needs no other file."""
+"""A device's conformance report (`python -m xgrad conform`) as HTML: a fragment for notebooks, or a whole page."""
 
 from html import escape
 

@@ -1,4 +1,4 @@
-"""Eigenvectors and singular vectors are unique only up to a phase; these functions remove it before a comparison.
+"""Removes the free phase of eigenvectors and singular vectors, before the conformance checks compare them.
 
 A column of eigenvectors times the conjugate of its first element stays the same as the column is turned.  Columns of
 U and rows of Vh turn together.

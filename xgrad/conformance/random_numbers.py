@@ -1,4 +1,4 @@
-"""Checks of random numbers: a seed must give the same ones as on the CPU."""
+"""Conformance checks of random numbers: a seed must give the same numbers on a device as on the CPU."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Results as data: a check's finding, the findings of all checks in one dtype, and a row of the table.
+"""Check, Cell, Row: conformance results as data: one check's finding, all checks in one dtype, a row of the table.
 
     Row "mul" ─┬─ Cell float32  ─┬─ Check forward   right, 0.5 roundings
                │                 └─ Check gradient  right, 0.9 roundings

@@ -1,4 +1,4 @@
-"""The reference: an operator's function and its derivative by JAX, on the CPU, in float64 or complex128.
+"""Reference: an operator's values and derivatives by JAX on the CPU, in float64 or complex128, for conformance.
 
 The numbers are those that the device gets, which are exact in the wider dtype.  Integers and bools are computed as they
 are.  Random numbers are others in each dtype, so that their reference has the column's.

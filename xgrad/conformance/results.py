@@ -1,4 +1,4 @@
-"""Results: all rows with what they were made on.  Report (report.py) adds how they are shown."""
+"""Results: all rows of a conformance run, with its device, versions and selection; report.py shows them."""
 
 from collections import Counter
 from typing import Any

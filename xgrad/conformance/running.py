@@ -1,4 +1,4 @@
-"""run: make all rows of a report, one after another; an error of one is a cell of it, and never the end."""
+"""run: makes all rows of a conformance report, one after another; an error in a row becomes a cell of it."""
 
 import sys
 import time

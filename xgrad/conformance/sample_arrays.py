@@ -1,7 +1,7 @@
-"""Makes the arrays that an operator's samples (dispatch/samples.py) describe.
+"""Makes the NumPy arrays that an operator's sample inputs (dispatch/samples.py) describe, for the conformance checks.
 
-The numbers are the same in each run, and no two of them are equal, so that a maximum, a sort or a derivative is
-determined.
+The numbers are the same in each run.  The elements of a floating-point array differ, in float64, so that a maximum, a
+sort or a derivative is determined; only a matrix of kind "definite" is symmetric.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""The selection: patterns choose rows, arguments choose dtypes and samples.
+"""Selects the conformance checks of a run: patterns choose rows (operators, views, ...), arguments dtypes and samples.
 
 By default each operator is checked in float32 on all of its samples, and in bfloat16, int32, bool and complex64 on the
-first sample that fits.  Exhaustive is all samples in all dtypes.
+first sample that fits.  With `exhaustive`, it is checked on all samples in all dtypes.
 """
 
 from collections.abc import Callable, Sequence

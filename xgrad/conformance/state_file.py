@@ -1,4 +1,4 @@
-"""The JSON file of a run, written after each row, from which an interrupted run goes on.
+"""StateFile: the JSON file of a conformance run, written after each row, from which an interrupted run goes on.
 
     {"format": 1, "device": "cpu", ...,  the facts
      "complete": false,

@@ -1,4 +1,4 @@
-"""The report as text: a line for each row, a column for each dtype; below it why what is not right is not."""
+"""The conformance report as text: a line for each row, a column for each dtype; below it why cells are not right."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Checks of transfers: arrays that go to the device and come back must be the same, bit for bit."""
+"""Conformance checks of transfers: arrays that go to a device and come back must be equal, with the signs of zeros."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The rules of `cond` and `while_loop`: functions write nothing and return new tensors.
+"""Checks the functions given to `cond` and `while_loop`: they must write nothing, and return new tensors.
 
 Errors name PyTorch's rules in PyTorch's words, without its type: there it is torch.compile that refuses.
 """

@@ -1,4 +1,4 @@
-"""cond: one of two functions, chosen by a tensor (PyTorch: torch/_higher_order_ops/cond.py)."""
+"""cond: calls one of two functions, chosen by a tensor (PyTorch: torch/_higher_order_ops/cond.py)."""
 
 from collections.abc import Callable
 from typing import Any

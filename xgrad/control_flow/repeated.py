@@ -1,4 +1,4 @@
-"""Repeated steps over arrays, as loops of a program that can be differentiated in reverse, to any order.
+"""repeated_while: a loop of steps over arrays, for JAX programs, that can be differentiated in reverse, to any order.
 
     step(*carried, *outside) ──► carried
 

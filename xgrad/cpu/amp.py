@@ -1,4 +1,4 @@
-"""Older spellings of `xgrad.amp`, each with PyTorch's warning (PyTorch: torch/cpu/amp)."""
+"""xgrad.cpu.amp: older spellings of `xgrad.amp`, each with PyTorch's warning (PyTorch: torch/cpu/amp)."""
 
 from typing import Any
 

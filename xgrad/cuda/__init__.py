@@ -1,4 +1,4 @@
-"""Functions of `torch.cuda` that programs call before they choose a device: the number of GPUs, and their memory.
+"""Functions of `torch.cuda` that user code calls before it chooses a device: the number of GPUs, and their memory.
 
 GPUs are JAX's; on a TPU or a CPU there are none.  Streams, events and graphs do not exist: XLA orders its work by
 itself.

@@ -1,4 +1,4 @@
-"""NumPy's names of arguments, which PyTorch's argument parser accepts: `axis`, `keepdims`, `x`, `x1`, `x2`.
+"""Accepts NumPy's names of arguments, as PyTorch's argument parser does: `axis`, `keepdims`, `x`, `x1`, `x2`.
 
     xgrad.sum(a=x, axis=0, keepdims=True)        x.add(x2=y)
 

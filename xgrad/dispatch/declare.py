@@ -1,4 +1,4 @@
-"""The operator table: what a declaration says, and all that is made from it.
+"""Declares operators: what a declaration says, and the public functions and methods that are made from it.
 
     @operator(inplace=True, dunder="__mul__", rdunder="__rmul__")
     def mul(self, other):

@@ -1,4 +1,4 @@
-"""Forward mode: the tangents of an operator's results, and of tensors that are written in place."""
+"""Forward mode: computes the tangents of an operator's results, and of tensors that are written in place."""
 
 from collections.abc import Callable
 from typing import Any

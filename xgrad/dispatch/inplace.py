@@ -1,4 +1,4 @@
-"""The in-place form of an operator: the result is written into the first argument, through its view chain."""
+"""call_inplace: runs an operator in place: writes its result into the first argument, through its view chain."""
 
 from collections.abc import Callable
 from functools import partial

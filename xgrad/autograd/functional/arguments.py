@@ -1,4 +1,4 @@
-"""Arguments and results of the functions of `autograd.functional`: tuples or tensors, strictness, zeros.
+"""Checks and converts arguments and results for the functions of `autograd.functional`: tuples, strictness, zeros.
 
 Invariant: the user's function always gets new tensors, even for inputs that require grad already.  So a tensor that it
 closes over is a constant, and only its arguments are differentiated (torch/autograd/functional.py).

@@ -1,4 +1,4 @@
-"""Jacobian and Hessian times a vector: vjp, jvp, vhp, hvp.
+"""autograd.functional's vjp, jvp, vhp and hvp: products of a vector and a Jacobian or Hessian.
 
 Products with a vector from the left cost a backward.  Those from the right are found by the *double backward trick*:
 the product J^T u is linear in u, so differentiating it with respect to u, weighted with v, gives J v.

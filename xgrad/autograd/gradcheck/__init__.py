@@ -1,4 +1,4 @@
-"""gradcheck: derivatives by the engine against derivatives by finite differences (PyTorch: autograd/gradcheck.py).
+"""gradcheck, gradgradcheck: compare autograd's derivatives with finite differences (PyTorch: autograd/gradcheck.py).
 
 This file has the public functions; the modules beside it are loaded when one is called, because they take 30 ms:
 
@@ -8,6 +8,8 @@ This file has the public functions; the modules beside it are loaded when one is
     problem.py      a function, its inputs and outputs; two of them for complex numbers
     compare.py      the comparison, element for element or along random directions; the report
     checks.py       batched, undefined and zero gradients
+    second.py       the function of gradients that gradgradcheck gives to gradcheck
+    error.py        GradcheckError
     legacy.py       get_numerical_jacobian and its like
 
 As in PyTorch `autograd.gradcheck` is the function, and `from xgrad.autograd.gradcheck import GradcheckError` works.

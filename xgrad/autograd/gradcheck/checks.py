@@ -1,4 +1,4 @@
-"""Checks of a derivative besides its value: batches, undefined gradients, zeros.
+"""gradcheck's checks besides the value of a derivative: batched, undefined and zero gradients.
 
 An undefined gradient is one that was not computed: it counts as zero, and a backward has to cope with it.
 """

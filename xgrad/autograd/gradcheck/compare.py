@@ -1,8 +1,9 @@
-"""Comparison of analytical with numerical derivatives, and the report of a difference.
+"""gradcheck's comparison of analytical with numerical derivatives, and its report of a difference.
 
-Slowly: each matrix J, element for element.  Fast: the numbers `v^T J u` for random u and v, which take two runs of the
-function and one backward for each pair of input and output.  If every element of J may be off by `atol`, such a
-number may be off by `atol * sum(u) * sum(v)`; the vectors are not negative, so that errors of one sign can't cancel.
+Slow mode: each matrix J, element for element.  Fast mode: the numbers `v^T J u` for random u and v, which take two
+runs of the function and one backward for each pair of input and output.  If every element of J may be off by `atol`,
+such a number may be off by `atol * sum(u) * sum(v)`; the vectors are not negative, so that errors of one sign can't
+cancel.
 """
 
 from collections.abc import Callable

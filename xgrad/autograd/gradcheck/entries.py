@@ -1,4 +1,4 @@
-"""The numbers of an input that finite differences change, and their places in its Jacobian.
+"""For gradcheck: the elements of a dense or sparse input that finite differences change, and their numbers in it.
 
 For a dense tensor these are its elements.  For a sparse one they are the entries that it has: under `masked` its
 Jacobian is with respect to these only; else every place is filled first, since each of them might have been an entry.

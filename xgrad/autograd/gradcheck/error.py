@@ -1,4 +1,4 @@
-"""GradcheckError, which all checks raise."""
+"""GradcheckError, which gradcheck's checks raise."""
 
 
 class GradcheckError(RuntimeError):

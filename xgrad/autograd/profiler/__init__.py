@@ -1,4 +1,4 @@
-"""PyTorch's `torch.autograd.profiler`: which operators and nodes run, how often, how long the host is busy.
+"""xgrad.autograd.profiler: records which operators and nodes run, how often, and how long the host is busy.
 
 A recorder is an operator mode (dispatch/operator_modes.py), which is asked about each operator, and the engine reports
 each node to it (engine/anomaly.py, `watched`).  Invariant: while none is on, operators and the engine do nothing extra.

@@ -1,4 +1,4 @@
-"""The profiler's events, and their presentations: averages, a table, a Chrome trace.
+"""Events of `xgrad.autograd.profiler`, and how they are shown: averages, a table, a Chrome trace.
 
 Invariant: events are in the order in which they began, and an event's children lie within it in time.  Times are in
 microseconds.  (PyTorch: torch/autograd/profiler_util.py.)

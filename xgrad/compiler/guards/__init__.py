@@ -1,4 +1,4 @@
-"""Guards: tests that a later call of a compiled function finds what the trace found.
+"""xgrad.compile's guards: they test that a later call finds the same values and objects as the trace.
 
 guard.py                  tests that a value is the one that was traced
 containers.py             guards of lists, dictionaries, objects,
@@ -7,7 +7,7 @@ kinds.py                  the classes of objects that guards look into
 paths.py                  the containers below a guard or an argument
 code.py                   the names that a code object uses, and the package that it belongs to
 frames.py                 the Python frames that run in a trace, and the objects that they see
-closure_guards.py         guards of the function's closures, globals and objects
+closure_guards.py         guards of the function's arguments, closures, globals and objects
 names_used.py             the names that its code uses, and the guard that each object gets by them
 iterators_and_clocks.py   iterators, clocks and random numbers, which give another value each time
 hyperparameters.py        an optimizer's numbers, which are operands of the program

@@ -1,13 +1,15 @@
-"""Surroundings makes the guards of all that a function depends on besides tensors: arguments, closures, globals.
+"""Surroundings: makes xgrad.compile's guards on a function's arguments, closures, globals and objects in use.
+
+Tensors have guards of their attributes, hooks and class; their values are operands of the program (tensor_guard.py).
 
 Before the trace: the function's own code is looked through, with the Python functions that it names, unless an
 installed library defines them; the globals that this code names, closures, defaults, bound objects; and the attributes
 of objects that the code names (all of a module's).  `Surroundings` stores their values.  In the trace: the frames that
 run, of libraries too, add the names in their code (names_used.py) and the objects that they see (frames.py).  After the
-trace: the guards are made (guard.py, containers.py), on the ways from the function and its arguments to each object;
-an object on no such way has a strong reference.
+trace: the guards are made (guard.py, containers.py), along the paths by which the function and its arguments lead to
+each object; an object without such a path is kept alive by a strong reference.
 
-Not looked into: xgrad, JAX, the libraries on it, NumPy (code.py).  Not seen: the state of a C extension, files.
+Not looked into: xgrad, JAX, libraries on JAX, NumPy (code.py).  Not seen: the state of a C extension, files.
 """
 
 import builtins

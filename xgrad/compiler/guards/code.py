@@ -1,4 +1,4 @@
-"""Reads code objects: the names that the code uses, and the package that it belongs to."""
+"""Reads code objects, for xgrad.compile's guards: the names that the code uses, and the package that it belongs to."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""Guards that look into lists, dictionaries, sets, objects and tensors with attributes."""
+"""xgrad.compile's guards that look into lists, dictionaries, sets, objects and tensors with attributes."""
 
 import collections
 import contextvars

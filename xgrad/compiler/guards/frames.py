@@ -1,4 +1,4 @@
-"""While `xgrad.compile` traces a function, Frames records the objects that its Python code reads, for the guards.
+"""Frames: records the objects that Python code reads while `xgrad.compile` traces it, for the guards.
 
 Python frames read the values that a function depends on.  A profiler of this thread (`sys.setprofile`) gets each frame:
 its code has the names of the globals and attributes that it uses; its arguments, its closure and the results of its

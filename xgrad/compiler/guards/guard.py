@@ -1,4 +1,4 @@
-"""Guards: tests that a value is the one that was traced, and the way to the tensors in it.
+"""Guard: tests that a value is the one that `xgrad.compile` traced, and finds the tensors in it.
 
 A `Guard` is made of a value as it was before the trace.  Before each later call it tests that the value is the same,
 and collects the tensors below it, which are fetched each time: a parameter may be another object if it looks the same.

@@ -1,4 +1,4 @@
-"""Guard code: one generated Python function for each program, which tests whether a call is the usual one.
+"""quick_find: writes a Python function for each compiled program, which tests whether a call is the usual one.
 
 The usual call has the very same objects in all places that the trace read (identity_guards.py), and tensors that look
 as the traced ones did.  The function tests flat places in one expression, and calls a guard for a deeper one.  Other

@@ -1,4 +1,4 @@
-"""Hyperparameters: an optimizer's numbers, such as `lr`, become operands of the compiled program.
+"""Hyperparameters: makes an optimizer's numbers, such as `lr`, operands of the compiled program.
 
 So a schedule of learning rates traces the function once.
 

@@ -1,4 +1,4 @@
-"""Progress watches iterators, clocks and random numbers in a trace: no guard can test what changes by itself.
+"""Progress: finds the iterators, clocks and random numbers that a traced function uses, which no guard can test.
 
 A function that advances an iterator from outside is refused.  A clock and random numbers are constants of the
 program, and a warning says so.

@@ -1,4 +1,4 @@
-"""Sorts objects by class: which ones a guard looks into, which it skips, and which belong to a library."""
+"""Sorts objects by class for xgrad.compile's guards: which they look into, which they skip, which are a library's."""
 
 import functools
 import gc

@@ -1,4 +1,4 @@
-"""Match: tests if a program fits a call, by comparing the call with the one that was traced.
+"""Match: tests if a compiled program fits a call, by comparing the call with the one that was traced.
 
 The guards (closure_guards.py) fetch the tensors.  `Expected` (tensor_guard.py) compares each with the traced one, and
 `Match` which of them share a storage.  This runs in each call; a usual tensor takes a microsecond.

@@ -1,4 +1,4 @@
-"""Modes: the settings of the thread, of the process and of JAX that a trace depends on.
+"""modes: reads the settings of the thread, of the process and of JAX that a trace of `xgrad.compile` depends on.
 
 Each call of a compiled function reads them, so they are read in the quickest public way: through the
 properties of `jax.config`, which follow this thread's context managers (`jax.default_matmul_precision("float32")`),

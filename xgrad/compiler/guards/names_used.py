@@ -1,4 +1,4 @@
-"""Noted records the names of globals, imports and attributes in a traced function's code, and makes guards by them.
+"""Noted: records which names a traced function's code uses, and so what is guarded; base class of `Surroundings`.
 
 A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals those that
 code names; of an object's attributes those that code names, or all of them where code asks in another way

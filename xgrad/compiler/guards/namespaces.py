@@ -1,4 +1,4 @@
-"""Guards that look into functions, methods, modules and classes."""
+"""xgrad.compile's guards that look into functions, methods, modules and classes."""
 
 import functools
 import types

@@ -1,4 +1,4 @@
-"""Finds the lists, dictionaries and other containers below a guard or an argument, and the paths to them."""
+"""Finds lists, dictionaries and other containers below a guard of xgrad.compile or among arguments, and their paths."""
 
 from collections.abc import Iterator
 from typing import Any

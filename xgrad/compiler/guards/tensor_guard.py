@@ -1,4 +1,4 @@
-"""Expected: compares one tensor of a call with the traced one, as far as the program depends on it.
+"""Expected: compares one tensor of a call with the traced one, for xgrad.compile's guards.
 
 It compares shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the storage.
 """
