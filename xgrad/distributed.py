@@ -1,4 +1,4 @@
-"""Tensors of several processes: made of each process's part, and gathered in each (PyTorch: torch.distributed.tensor).
+"""get_rank, from_local, full_tensor: tensors over the devices of several processes (PyTorch: torch.distributed).
 
 `jax.distributed` is the engine, and a tensor over the devices of all processes is a tensor like any other: each process
 runs the same operators on it, in the same order, and XLA does the transfers.  So this module has no collectives.
