@@ -1,4 +1,4 @@
-"""InputBuffer: the gradients that arrived at a node so far, and the addition of a further one.
+"""InputBuffer: holds the gradients that arrived at an autograd node so far, and adds a further one.
 
 The first gradient is stored; later ones are added into an operand to which the engine has the only reference, if there
 is one: at 10⁷ elements a sum in new memory takes 17 ms, in the memory of an operand that is not needed any more 4.

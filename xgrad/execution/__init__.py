@@ -1,1 +1,1 @@
-"""How programs run: at once, some in an operand's memory; or noted in a queue in a lazy block, and run as one."""
+"""Runs programs: at once, some in an operand's memory (donation); or in a lazy block from a queue, many as one."""

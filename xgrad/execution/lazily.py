@@ -1,4 +1,4 @@
-"""lazy, sync: switch lazy execution on for a block, run what is pending, and read its metrics."""
+"""xgrad.lazy and xgrad.sync: a block that queues operations to run as one XLA program; runs what is pending."""
 
 import functools
 import importlib

@@ -1,4 +1,4 @@
-"""Queue: the programs that one thread has noted and not run yet; and their evaluation as one program.
+"""Queue: the programs that a thread's lazy block has not run yet, and their evaluation as one XLA program.
 
     note(program, operands)  ──►  entry (program, codes, place, results, line)      results: Pendings
     evaluate(reason)         ──►  one jitted function of the inputs, for what is alive

@@ -1,4 +1,4 @@
-"""in_parts: splits a traced program into parts, whose caller decides how each of them runs."""
+"""in_parts: splits a traced program (a jaxpr) into functions, each called by its caller, for chains.py and chips/."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
