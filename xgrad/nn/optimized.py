@@ -1,4 +1,4 @@
-"""Optimized: the attributes and calls of the module that `xgrad.compile(module)` makes, `OptimizedModule`.
+"""Optimized: the mixin by which the `OptimizedModule` of `xgrad.compile(module)` passes on to the original module.
 
 (PyTorch: torch/_dynamo/eval_frame.py.)
 """
