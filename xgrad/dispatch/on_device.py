@@ -1,4 +1,4 @@
-"""on_its_device: refuses operands on a backend of `xgrad.Backend` and on another device; finds the backend's operator.
+"""on_its_device: refuses operands on two devices if one is an `xgrad.Backend`; returns that backend's operator.
 
 `call` asks here once such a backend is in use, because JAX does not know it; JAX itself refuses arrays on two of its
 own devices.

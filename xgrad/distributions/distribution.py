@@ -1,4 +1,4 @@
-"""Distribution: the base class: shapes, checks and defaults (PyTorch: torch/distributions/distribution.py)."""
+"""Distribution: the base class of distributions (PyTorch: torch/distributions/distribution.py)."""
 
 import functools
 import math

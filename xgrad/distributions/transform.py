@@ -1,4 +1,4 @@
-"""Transform: the base class of transforms of random variables, with inverse and Jacobian; and compositions."""
+"""Transform: the base class of transforms of random variables, with inverse and Jacobian; ComposeTransform."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Transforms of a tensor's parts (Cat, Stack), of its shape, and by a distribution's cumulative function."""
+"""Transforms of a tensor's parts (Cat, Stack) and shape, and by a cumulative distribution function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Transcript: stores the operations that a backward put into a lazy queue, which the next equal backward puts again.
+"""Transcript: stores a backward's operations of a lazy queue, so that the next equal backward need not find them.
 
 In a lazy block a training loop queues (notes) the same backward in each step.  To find its operations, the engine runs
 the nodes: order, plans, programs, shapes and sums, some 20 µs for a node.  A transcript has the entries of the queue as

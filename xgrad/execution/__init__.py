@@ -1,1 +1,1 @@
-"""Runs programs: at once, some in an operand's memory (donation); or in a lazy block from a queue, many as one."""
+"""Runs XLA programs: at once, in-place ones in an operand's memory, or from a lazy block's queue, many as one."""

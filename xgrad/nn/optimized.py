@@ -1,4 +1,4 @@
-"""Optimized: the mixin by which the `OptimizedModule` of `xgrad.compile(module)` passes on to the original module.
+"""Optimized: the mixin by which `xgrad.compile(module)`'s OptimizedModule passes attributes and calls to the original.
 
 (PyTorch: torch/_dynamo/eval_frame.py.)
 """

@@ -1,4 +1,4 @@
-"""Parameter and Buffer: tensors that a Module lists by themselves (PyTorch: torch/nn/parameter.py, torch/nn/buffer.py).
+"""Parameter and Buffer: tensors that a Module registers when they are assigned (PyTorch: torch/nn/parameter.py).
 
 A Parameter *is* a plain Tensor with a mark: `type(p) is Tensor`, and `isinstance(p, Parameter)` asks for the mark, as
 PyTorch does for subclasses of Tensor.  So a tree of parameters has the structure of the tree of their gradients, which

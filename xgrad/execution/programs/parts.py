@@ -1,4 +1,4 @@
-"""in_parts: splits a traced program (a jaxpr) into functions, each called by its caller, for chains.py and chips/."""
+"""in_parts: splits a jaxpr into functions, and leaves the call of each to its caller, for chains.py and chips/."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
