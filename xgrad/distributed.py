@@ -3,7 +3,8 @@
 `jax.distributed` is the engine, and a tensor over the devices of all processes is a tensor like any other: each process
 runs the same operators on it, in the same order, and XLA does the transfers.  So this module has no collectives.
 
-Invariant: a mistake that every process makes is an error before the processes wait for each other.
+Invariant: a mistake that every process makes is an error before the processes wait for each other.  (PyTorch:
+torch.distributed.tensor.)
 """
 
 from typing import Any
