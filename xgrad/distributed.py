@@ -1,9 +1,10 @@
-"""Tensors of several processes: made of each process's part, and gathered in each (PyTorch: torch.distributed.tensor).
+"""get_rank, from_local, full_tensor: tensors over the devices of several processes (PyTorch: torch.distributed).
 
 `jax.distributed` is the engine, and a tensor over the devices of all processes is a tensor like any other: each process
 runs the same operators on it, in the same order, and XLA does the transfers.  So this module has no collectives.
 
-Invariant: a mistake that every process makes is an error before the processes wait for each other.
+Invariant: a mistake that every process makes is an error before the processes wait for each other.  (PyTorch:
+torch.distributed.tensor.)
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exceptions on which a caller could act; each derives from the type that PyTorch raises in its place."""
+"""xgrad's exceptions that a caller may catch; each derives from the type that PyTorch raises in its place."""
 
 import builtins
 import sys

@@ -1,6 +1,6 @@
-"""torch.jit's decorators, which leave their function as it is: `xgrad.compile` makes programs of whole steps.
+"""torch.jit's decorators (`script`, `trace`, ...), which return their function as it is; `xgrad.compile` compiles.
 
-A program that is written for TorchScript is Python too, and runs as such: `script` and `trace` return what they are
+Code that is written for TorchScript is Python too, and runs as such: `script` and `trace` return what they are
 given, and the marks (`ignore`, `unused`, `export`, `Final`) mark nothing.  Saved TorchScript files cannot be read.
 (PyTorch: torch/jit/__init__.py.)
 """

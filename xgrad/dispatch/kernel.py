@@ -1,10 +1,11 @@
-"""Kernel: an operator with its static arguments bound, and the programs made for it.
+"""Kernel: an operator with static arguments bound, and its jitted programs: forward, in-place, backward, forward mode.
 
-Invariant: no operator compiles twice for the same shapes, dtypes and static arguments.  Every program is a cached
-`jax.jit` of a pure function over arrays: the forward (`run`), the in-place form, one backward for each set of wanted
-gradients (`Plan.programs`), one forward-mode rule for each set of tangents.
+Invariant: no operator compiles twice for the same shapes, dtypes and static arguments, while it has at most
+MOST_KERNELS kernels.  Every program is a cached `jax.jit` of a pure function over arrays: the forward (`run`), the
+in-place form, one backward for each set of wanted gradients (`Plan.programs`), one forward-mode rule for each set of
+tangents.
 
-`Kernel.run` runs the forward at once; where a lazy block or a declared backend may take it, `call` asks `runner`.
+`Kernel.run` runs the forward at once; where a lazy block or an `xgrad.Backend` may take it, `call` asks `runner`.
 """
 
 from collections.abc import Callable

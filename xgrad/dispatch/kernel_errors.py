@@ -1,4 +1,4 @@
-"""explain: converts errors of a kernel to the types and messages that PyTorch's users know."""
+"""explain: turns JAX's error in an operator's program into PyTorch's, for dispatch/call.py and inplace.py."""
 
 import re
 from typing import Any

@@ -1,13 +1,13 @@
-"""MultiWrite: new values for many tensors by one program, which writes all of them in place.
+"""MultiWrite: writes new values into many tensors in place by one program, for optimizers and `_foreach_` functions.
 
     tensors  ─┐ taken out of their holders: donated     ┌─► the same tensors, versions risen
               ├─► function(written, read) ──────────────┘
     operands ─┘
 
-What optimizers and `_foreach_` functions are made of.  Invariants, as for the write of one tensor (views/storage.py):
-a buffer is donated only if one of our kernels made it and only its holder refers to it, else it is copied first; a
-call that fails or is interrupted leaves each tensor its old value or its new one, with the version that belongs to it.
-Tensors that are views, that share a storage or are not plain ones are read, and written one after the other (`apart`).
+Invariants, as for the write of one tensor (views/storage.py): a buffer is donated only if one of our kernels made it
+and only its holder refers to it, else it is copied first; a call that fails or is interrupted leaves each tensor its
+old value or its new one, with the version that belongs to it.  Tensors that are views, that share a storage or are not
+plain ones are read, and written one after the other (`apart`).
 """
 
 from collections.abc import Callable, Iterable, Sequence

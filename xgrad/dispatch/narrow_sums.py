@@ -1,6 +1,6 @@
-"""Sums and products of integers while JAX's 64-bit mode is off: an error where PyTorch's int64 has what int32 has not.
+"""Raises `NumberOverflowError` for sums and products of integers beyond int32 while JAX's 64-bit mode is off.
 
-PyTorch accumulates integers in int64.  An operator that does has `overflows`, a function of its result, its arrays and
+PyTorch accumulates integers in int64.  An operator that does so has `overflows`, a function of its result, arrays and
 static arguments: without x64 its program then has a second result, True if the first one is not the right number.  It
 is read at once, which waits for the device, and evaluates a lazy block.  Under a trace there is nothing to read.
 

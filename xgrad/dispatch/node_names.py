@@ -1,4 +1,4 @@
-"""PyTorch's names of operators' nodes (`SumBackward1`), where they depend on the arguments of a call.
+"""name_of: names an operator's autograd node as PyTorch does (`SumBackward1`), where it depends on the arguments.
 
 PyTorch numbers the overloads of an operator (tools/autograd/derivatives.yaml); here some overloads are static
 arguments, or arguments that are numbers.  Other names follow from the operator's, or stand in its declaration

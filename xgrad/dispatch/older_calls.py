@@ -1,9 +1,9 @@
-"""Calls of PyTorch's first years, in which a sum's factors stand between the tensors without a name.
+"""Accepts PyTorch's deprecated overloads with numbers by position: `add_(alpha, x)`, `addmm(beta, m, alpha, a, b)`.
 
     exp_avg.mul_(beta).add_(1 - beta, grad)        p.addcdiv_(-lr, exp_avg, denom)        xgrad.addmm(b, x, a, m1, m2)
 
-PyTorch still takes them, with a warning, and so do packages' optimizers call them.  They have more positional arguments
-than the function, which `argument_names.renamed` hands to `older`: no other call comes here.
+PyTorch still takes them, with a warning, and older packages' optimizers call them so.  `argument_names.renamed` asks
+`older` about calls with more positional arguments than the function has.
 (PyTorch: tools/autograd/deprecated.yaml.)
 """
 

@@ -1,7 +1,7 @@
-"""on_its_device: checks that tensors on a declared backend meet none of another device, and takes its operator.
+"""on_its_device: refuses operands on two devices if one is an `xgrad.Backend`; returns that backend's operator.
 
-`call` asks here once a declared backend is in use, which JAX does not know; JAX itself refuses arrays on two of its own
-devices.
+`call` asks here once such a backend is in use, because JAX does not know it; JAX itself refuses arrays on two of its
+own devices.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Array arguments of operators: tensors, numbers, and foreign values, which become tensors or numbers."""
+"""Converts array arguments of operators, NumPy's and JAX's arrays among them, to Tensors or Python numbers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Operator: the declaration of one operator, as data.  Nothing here runs it.
+"""Operator: one operator's declaration as data: its function, gradient formulas and names.  Nothing here runs it.
 
     operator ◄── plan ◄── operator_node ◄── kernel ◄── call ◄── call_pair, inplace, out ◄── declare
 

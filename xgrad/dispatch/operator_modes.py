@@ -1,13 +1,14 @@
-"""Operator modes: in a mode's block each operator and each view is passed to the mode before it runs.
+"""OperatorMode: a `with` block whose methods get each operator and each view before it runs.
 
     call(op, ...) ──► state.operator_mode.call ──► mode.run ──► the mode around it ... ──► call(op, ...)
 
 Every operator tests for a mode first, before it tests its arguments: declared operators, operators made by `from_jax`,
-in-place forms, and views.  Invariant: until the first mode of the process is entered, this costs nothing: the test is
-one flag, `runner.plain`, 4 ns; from then on it is one of the thread's, 30 ns.
+in-place forms, and views.  Until the first mode of the process is entered, the test is one flag, `runner.plain`, of
+4 ns; from then on it is a flag of the thread, of 30 ns.
 
-Modes are per thread.  The innermost gets an operator first; operators that it runs go to the one around it, and so on.
-They see the operators of users' code, by public names, and the operators of backward only on request (`whole`).
+Modes are per thread.  The innermost gets an operator first, and passes it to the mode around it by `super().run`; other
+operators that it calls are seen by no mode.  Modes see the operators of users' code, by public names, and the operators
+of backward only on request (`whole`).
 (PyTorch: torch/utils/_python_dispatch.py, TorchDispatchMode.)
 """
 

@@ -1,4 +1,4 @@
-"""OperatorNode: the node of a recorded operator, with its saved values.
+"""OperatorNode: the autograd node of a recorded operator: it holds saved values and runs the backward.
 
 There is one subclass for each operator, made when it is first recorded, under PyTorch's name (MulBackward0).  Its
 attributes `_saved_<argument>` and `_raw_saved_<argument>` are in saved_attributes.py.

@@ -1,4 +1,4 @@
-"""The `out=` form of an operator: the result is written into a tensor, which takes its shape."""
+"""call_out: runs an operator's `out=` form: writes the result into a given tensor, which takes the result's shape."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,4 @@
-"""Overrides: operators, views and composites call the `__xgrad_function__` of their arguments' classes (overrides.py).
+"""Lets operators, views and composites call the `__xgrad_function__` of their arguments' classes (overrides.py).
 
 An operator does so if an argument's class is not `Tensor`, and passes its public function, with the arguments of the
 user's call.  Composites are Python functions over operators.  Those in the tables of functions are replaced here by

@@ -1,4 +1,4 @@
-"""Plan: what a kernel's forward saves and its backward runs, for one choice of the arguments that require grad."""
+"""Plan: what an operator's forward saves and its backward runs, for one choice of the arguments that require grad."""
 
 from collections.abc import Callable
 from operator import itemgetter

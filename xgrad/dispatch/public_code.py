@@ -1,12 +1,12 @@
-"""Gives the generated code of a public function the place and the name of the operator's declaration.
+"""Patches code objects of public functions (`xgrad.mul`), so that tracebacks and `??` show the operator's declaration.
 
 A public function is made from text (declare.py), or is a wrapper of a composite.  Its code gets the declaration's file
 and first line (the decorator's), and the line of the `def` for all that it does.  So `??` and `inspect.getsource`
-show the declaration, a traceback says `File ".../arithmetic.py", line 161, in mul` above `def mul(self, other):`, and
-a profiler says `arithmetic.py:158(mul)`.
+show the declaration, a traceback says `File ".../arithmetic.py", line N, in mul` above `def mul(self, other):`, and
+a profiler says `arithmetic.py:N(mul)`.
 
 Many operators come from one function that declares a row of a table.  Their code stands in line 1 of a file of its
-own, `.../unary.py:108`: the row of line 108, and the function inside of the one that declares it.  (In unary.py itself
+own, `.../unary.py:N`: the row of line N, and the function inside of the one that declares it.  (In unary.py itself
 `inspect` would look for a `def` above the row.)
 """
 

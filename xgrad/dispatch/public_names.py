@@ -1,4 +1,4 @@
-"""Names each public function as users find it, for `help`, `pickle` and overrides.
+"""Gives each public function the `__module__` and `__qualname__` where users find it, for `help` and `pickle`.
 
 A function stands in ops/, under a name of its file or of the function that made it, and it is often wrapped.  Here it
 gets the module and name under which `xgrad`, a namespace or `Tensor` has it, so `pickle` finds this object again.

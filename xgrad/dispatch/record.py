@@ -1,4 +1,4 @@
-"""Records an operator's call: makes its node, with edges and saved values."""
+"""Records an operator's call in the autograd graph: makes its node, with edges and saved values."""
 
 from typing import Any
 

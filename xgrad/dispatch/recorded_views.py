@@ -1,4 +1,4 @@
-"""replay, adjoint, write_back: reading, gradient and writing of a view on Tensors, recorded, for `create_graph=True`.
+"""replay, adjoint, write_back: read a view, take its gradient, write it, recorded on Tensors (`create_graph=True`).
 
 Each is linear, and its derivative is made of the others.  `TENSORS` of engine/arithmetic.py calls them, as methods of
 Tensor.

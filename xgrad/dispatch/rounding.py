@@ -1,7 +1,8 @@
-"""rounds_once: says which operators compute half precision in float32 (`execution/programs/half.py`): those that sum.
+"""rounds_once: decides which operators compute half precision in float32 and round once: the operators that sum.
 
-Where a result is an operand's element, or a comparison of operands, float32 has nothing to add: a cast of a table from
-which three rows are read costs memory, and a bound of 0.1 would no longer be the bfloat16 that equals it.
+execution/programs/half.py does it.  Where a result is an operand's element, or a comparison of operands, float32 has
+nothing to add: a cast of a table from which three rows are read costs memory, and a bound of 0.1 would no longer be the
+bfloat16 that equals it.
 """
 
 

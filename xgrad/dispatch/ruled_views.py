@@ -1,4 +1,4 @@
-"""Makes views of tensors on a declared backend by the backend's rules, where it has some (`xgrad.Backend(views=...)`).
+"""ruled: makes views of tensors on a backend by its rules, `xgrad.Backend(views=...)`, for dispatch/view.py.
 
 A rule gives a view steps of its own, says that it is free, tracked by geometry or a copy, or refuses it.
 `dispatch/view.py` asks here only once a backend with rules is in use.

@@ -1,10 +1,10 @@
-"""Samples: a few small inputs of each operator, as data.  `tests/ops/test_table.py` holds the operator to them.
+"""Declares small test inputs of operators, `@operator(samples=...)`, for the tests and `xgrad conform`.
 
     @operator(samples=(sample(real(2, 3), dim=1), sample(real(), dim=0)) + COMPLEX)
 
-An array argument is a domain with a shape, from which the test draws numbers, always the same.  A list is an array of
-its numbers; a number, or None, is itself.  Static arguments go by their names; those that are not named, and arrays at
-the end, have their defaults.
+tests/ops/test_table.py checks each operator with them.  An array argument is a domain with a shape, from which numbers
+are drawn, always the same.  A list is an array of its numbers; a number, or None, is itself.  Static arguments go by
+their names; those that are not named, and arrays at the end, have their defaults.
 
 The tables of samples at the end are shared by operators of one kind.  Choose shapes that others use, because a
 test compiles some of what it runs once for each shape; no more than a dozen elements.

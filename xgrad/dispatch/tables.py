@@ -1,4 +1,4 @@
-"""The tables of declarations: public functions, methods, operators.  declare.py fills them."""
+"""The tables of all declared operators, public functions and methods, by name; declare.py fills them."""
 
 from typing import Any
 

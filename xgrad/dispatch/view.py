@@ -1,4 +1,4 @@
-"""Views: making and recording them.  A view is metadata: nothing is dispatched until it is read.
+"""Makes views of tensors and records them; a view is metadata: XLA runs nothing until it is read.
 
 A view that was made before costs one dictionary look-up in its chain, a Tensor, its ViewMeta, and the node if it is
 recorded.

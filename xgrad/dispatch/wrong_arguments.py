@@ -1,5 +1,4 @@
-"""The error for an argument that is not a tensor where a function needs one: `TypeError`, as PyTorch's parser raises
-it.
+"""Raises PyTorch's `TypeError` for arguments that should be tensors: "argument 'input' (position 1) must be Tensor".
 
 Functions read their arguments' shape or dtype without a test, so usual calls pay for none.  If that fails with an
 `AttributeError`, this file finds out if an argument of the user's lacks the attribute, and raises the `TypeError` then.

@@ -1,4 +1,4 @@
-"""Distributions over categories: their index, a one-hot vector, or counts."""
+"""Categorical, OneHotCategorical, Multinomial: draws of categories as an index, a one-hot vector, or counts."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""biject_to and transform_to: transforms of all real numbers to the values of a constraint.
+"""biject_to and transform_to: find a transform from unconstrained real numbers to a constraint's values.
 
 PyTorch: torch/distributions/constraint_registry.py.
 """

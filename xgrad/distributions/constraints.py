@@ -1,7 +1,7 @@
-"""Constraints: the values that a parameter or a sample may have (PyTorch: torch/distributions/constraints.py).
+"""Constraints: the values that a distribution's parameters and draws may have, as torch.distributions.constraints.
 
-Each kind is a class; names without an underscore are PyTorch's for a class that takes bounds, or for the one instance
-of a class that takes none.
+Each kind of constraint is a class; names without an underscore are PyTorch's for a class that takes bounds, or for the
+one instance of a class that takes none.  (PyTorch: torch/distributions/constraints.py.)
 """
 
 from collections.abc import Callable, Sequence

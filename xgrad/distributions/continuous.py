@@ -1,4 +1,4 @@
-"""Distributions of one real number with a location and a scale, and uniform and exponential ones."""
+"""Normal, Laplace, Cauchy, Gumbel, StudentT, Uniform, Exponential: distributions of one real number."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Distribution: shapes, checks and defaults of all distributions (PyTorch: torch/distributions/distribution.py)."""
+"""Distribution: the base class of distributions (PyTorch: torch/distributions/distribution.py)."""
 
 import functools
 import math

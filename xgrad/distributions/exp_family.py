@@ -1,6 +1,7 @@
-"""ExponentialFamily: entropies and divergences by the gradient of a log normalizer (torch/distributions/exp_family.py).
+"""ExponentialFamily: a base class with entropies and divergences by the gradient of a log normalizer.
 
-PyTorch detaches the parameters, and so has no gradients of these; here they are recorded.
+PyTorch (torch/distributions/exp_family.py) detaches the parameters, and so has no gradients of these; here they are
+recorded.
 """
 
 from typing import Any

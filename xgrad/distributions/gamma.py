@@ -1,4 +1,4 @@
-"""Gamma, Beta and Dirichlet distributions: all are drawn as gamma variates, in logarithms, with implicit gradients."""
+"""Gamma, Chi2, Beta, Dirichlet: all are drawn as gamma variates, in logarithms, with implicit gradients."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

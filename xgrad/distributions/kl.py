@@ -1,4 +1,4 @@
-"""kl_divergence: a table of closed forms by the types of both distributions (PyTorch: torch/distributions/kl.py)."""
+"""kl_divergence: looks up a closed form by the types of both distributions (PyTorch: torch/distributions/kl.py)."""
 
 import math
 import warnings

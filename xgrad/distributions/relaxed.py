@@ -1,4 +1,4 @@
-"""Relaxed (Gumbel-softmax) distributions, whose draws are differentiable (https://arxiv.org/abs/1611.00712)."""
+"""Relaxed Bernoulli and categorical (Gumbel-softmax): draws are differentiable (https://arxiv.org/abs/1611.00712)."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Pareto, GeneralizedPareto, Weibull, InverseGamma, FisherSnedecor (F): most have a heavy tail."""
+"""Pareto, GeneralizedPareto, Weibull, InverseGamma, FisherSnedecor (F): distributions, most with a heavy tail."""
 
 import math
 from collections.abc import Sequence

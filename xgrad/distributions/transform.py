@@ -1,4 +1,4 @@
-"""Transform: a function with its inverse and Jacobian; and transforms made of others."""
+"""Transform: the base class of transforms of random variables, with inverse and Jacobian; ComposeTransform."""
 
 import math
 from typing import Any

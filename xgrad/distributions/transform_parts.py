@@ -1,4 +1,4 @@
-"""Transforms of parts of a tensor, of its shape, and by a distribution's quantiles."""
+"""Transforms of a tensor's parts (Cat, Stack) and shape, and by a cumulative distribution function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

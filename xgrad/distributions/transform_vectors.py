@@ -1,4 +1,4 @@
-"""Transforms of vectors and matrices: to probabilities, to Cholesky factors, to positive definite matrices."""
+"""Transforms of random vectors and matrices: to probabilities, Cholesky factors, positive definite matrices."""
 
 import math
 from typing import Any

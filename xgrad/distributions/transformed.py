@@ -1,4 +1,4 @@
-"""Distributions made of others: transformed, independent, mixtures; and those that are transformed normal ones."""
+"""Distributions made of others: transformed, Independent, mixtures; LogNormal, HalfNormal and HalfCauchy."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Small parts of distributions: parameters, random numbers, logits (PyTorch: torch/distributions/utils.py)."""
+"""Helpers of the distributions: parameters, random numbers, logits (PyTorch: torch/distributions/utils.py)."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Wishart: random positive definite matrices (PyTorch: torch/distributions/wishart.py)."""
+"""Wishart: a distribution of positive definite matrices (PyTorch: torch/distributions/wishart.py)."""
 
 import math
 import warnings

@@ -1,1 +1,1 @@
-"""The engine of backward: nodes, edges, hooks, saved variables, the loop (engine.py), and what writes do to history."""
+"""The autograd engine: nodes, edges, hooks, saved variables, the loop of backward, history after in-place writes."""

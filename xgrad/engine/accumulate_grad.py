@@ -1,4 +1,4 @@
-"""AccumulateGrad: the node that stores a leaf's gradient in `.grad`.
+"""AccumulateGrad: the autograd node that stores a leaf's gradient in `.grad`.
 
 The leaf refers to it weakly, the graphs above it strongly; it refers to the leaf.  Strides don't exist here, so
 PyTorch's layout contract is about *placement*: a later optimizer step depends on device, sharding and dtype.  A stored

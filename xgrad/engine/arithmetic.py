@@ -1,4 +1,4 @@
-"""Arithmetic: how gradients travel between nodes, and the linear maps that backward applies to them, in two forms.
+"""Arithmetic: the operations of backward on gradients, in two forms: on bare arrays, and on Tensors that are recorded.
 
     ARRAYS     bare arrays: nothing is recorded, and an array with no other reference may be overwritten
     TENSORS    Tensors: each map is an operator, which is recorded and carries tangents and batches along

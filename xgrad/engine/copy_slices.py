@@ -1,4 +1,4 @@
-"""CopySlices: the history that an in-place write through a view gives to the view's base.
+"""CopySlices: the autograd node that an in-place write through a view puts into the history of the view's base.
 
     before                              after  v.mul_(w)
 

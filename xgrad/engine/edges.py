@@ -1,4 +1,4 @@
-"""Edges: where the gradient of a tensor goes.
+"""gradient_edge: returns the autograd node and input number to which backward sends a tensor's gradient.
 
 An edge is a pair (node, number of that node's input).  The gradient of a tensor with a history goes to its `grad_fn`,
 the gradient of a leaf to its AccumulateGrad, the gradient of any other tensor nowhere: (None, 0).

@@ -1,4 +1,4 @@
-"""The engine: runs the graph from roots to leaves, in PyTorch's order (torch/csrc/autograd/engine.cpp).
+"""The autograd engine: runs backward from roots to leaves, in PyTorch's order (torch/csrc/autograd/engine.cpp).
 
 Among ready nodes the one with the larger sequence number runs first, so later forward operations come first; leaves
 come at once.  One host thread drives a task: JAX's dispatch is asynchronous already.  A backward inside a hook or a

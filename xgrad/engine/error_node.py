@@ -1,4 +1,4 @@
-"""Nodes without a derivative: `Error`, which raises in backward, and `UndefinedGradBackward`, which gives no gradient.
+"""Autograd nodes without a derivative: `Error` raises in backward, `UndefinedGradBackward` gives no gradient.
 
 PyTorch: torch/csrc/autograd/functions/basic_ops.h.
 """

@@ -1,4 +1,4 @@
-"""Evaluates one node with its hooks, in PyTorch's order; the engine's loop calls it for nodes that have some.
+"""Evaluates one autograd node with its hooks, in PyTorch's order, for the engine's loop.
 
     tensor hooks → retain-grad → captures → node pre-hooks → apply → node post-hooks
 

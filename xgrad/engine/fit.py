@@ -1,4 +1,4 @@
-"""fit: sums a broadcast gradient back to its argument's shape, and casts it to the argument's dtype."""
+"""fit: sums a broadcast gradient back to its argument's shape and casts it to the argument's dtype, over JAX arrays."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A tensor's history: the `grad_fn` of a view, which follows its base's, and the changes of both by an in-place write.
+"""Computes a view's `grad_fn`, which follows its base's, and gives both a new history after an in-place write.
 
 A view's own `grad_fn` holds for one version of the storage.  After a write its base has a new history, and the next
 reader of the view's `grad_fn` gets one that leads there (PyTorch: torch/csrc/autograd/variable.cpp).

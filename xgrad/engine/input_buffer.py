@@ -1,4 +1,4 @@
-"""InputBuffer: the gradients that arrived at a node so far, and the addition of a further one.
+"""accumulate: adds a gradient that arrives at an autograd node to the gradients that are there (an input buffer).
 
 The first gradient is stored; later ones are added into an operand to which the engine has the only reference, if there
 is one: at 10⁷ elements a sum in new memory takes 17 ms, in the memory of an operand that is not needed any more 4.

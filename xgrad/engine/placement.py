@@ -1,4 +1,4 @@
-"""put: transfers an array to a device, sharding or declared backend; zeros, beside: make one there."""
+"""put: transfers an array to a device, a sharding or a backend of `xgrad.Backend`; zeros, beside: make one there."""
 
 from typing import Any
 

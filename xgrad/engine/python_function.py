@@ -1,4 +1,4 @@
-"""The node behind autograd.Function: it works on Tensors, and is the `ctx` of the user's forward and backward.
+"""BackwardCFunction: the autograd node of a custom `autograd.Function`, and the `ctx` of its forward and backward.
 
 Forward's requests to `ctx` are stored in four attributes, under PyTorch's names, until the outputs have their history:
 `to_save`, `saved_for_forward`, `dirty_tensors`, `non_differentiable`.  All are reset when the call ends, so a node

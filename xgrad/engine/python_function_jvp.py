@@ -1,4 +1,4 @@
-"""Forward mode through autograd.Function: the tangents that its `jvp` gets, and those that it may return.
+"""Forward-mode AD of `autograd.Function`: calls its `jvp` with tangents, and checks the tangents that it returns.
 
 Invariant: the tangent of an output that is a view of an input is a view of that input's tangent, and the tangent of an
 input that forward changed in place is changed in place (PyTorch: _process_forward_mode_AD, custom_function.cpp).

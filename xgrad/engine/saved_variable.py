@@ -1,4 +1,4 @@
-"""SavedVariable: a value that a node saved for backward, with its version check, its hooks and its release.
+"""SavedVariable: a value that an autograd node saved for backward, with its version check, hooks and release.
 
 JAX arrays are immutable: a saved array can't be corrupted, and the version counter is a *diagnosis* that PyTorch's
 users rely on, not a protection (torch/csrc/autograd/saved_variable.cpp).

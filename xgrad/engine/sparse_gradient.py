@@ -1,10 +1,9 @@
-"""Sparse gradients in the engine, at no cost to dense ones.
+"""SparseGradient: a sparse gradient on its way through the autograd engine, at no cost to dense gradients.
 
-A sparse gradient travels in a `SparseGradient`, in either arithmetic.  Its shape equals no other: so the comparison
-that the engine makes for every gradient sends it to `validate_output`, which looks at the node that it goes to.  A
-leaf, a recorded operator and a node that works on Tensors accept it; for any other node (of a view, say) it is made
-dense.  The addition of arrays raises an error for a sparse gradient, and `add` takes over.  No line on the way of a
-dense gradient asks if it is sparse.
+Its shape equals no other: so the comparison that the engine makes for every gradient sends it to `validate_output`,
+which looks at the node that it goes to.  A leaf, a recorded operator and a node that works on Tensors accept it; for
+any other node (of a view, say) it is made dense.  The addition of arrays raises an error for a sparse gradient, and
+`add` takes over.  No line on the way of a dense gradient asks if it is sparse.
 
 A sparse gradient stands for the dense one that `to_dense()` returns.  (PyTorch: accumulate_grad.h, input_buffer.cpp.)
 """

@@ -1,8 +1,9 @@
-"""Transcript: the operations that a backward noted in a lazy queue, for the next backward of the same structure.
+"""Transcript: stores a backward's operations of a lazy queue, so that the next equal backward need not find them.
 
-A training loop notes the same backward in each step.  To find its operations, the engine runs the nodes: order, plans,
-programs, shapes and sums, some 20 µs for a node.  A transcript has the entries of the queue as they were noted.  The
-next backward asks only if everything that they depend on is the same, and then appends them in one piece.
+In a lazy block a training loop queues (notes) the same backward in each step.  To find its operations, the engine runs
+the nodes: order, plans, programs, shapes and sums, some 20 µs for a node.  A transcript has the entries of the queue as
+they were noted.  The next backward asks only if everything that they depend on is the same, and then appends them in
+one piece.
 
     outline of the graph  ──►  known:    Transcript.replay: the same entries; the leaves' gradients are new
                                unknown:  the engine's loop; leaves wait until its end; then a new Transcript

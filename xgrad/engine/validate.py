@@ -1,7 +1,7 @@
-"""validate_outputs: a gradient must have the shape and dtype of the tensor that it is the gradient of.
+"""validate_output: fits a gradient that a node returned to its tensor's shape and dtype, or raises.
 
 A broadcast gradient is summed to the shape, a complex one for a real tensor loses its imaginary part (unless a custom
-Function made it: that is an error), another floating dtype is cast; anything else is an error that names both shapes
+Function made it: that is an error), another dtype is cast; anything else is an error that names both shapes
 (PyTorch: validate_outputs, engine.cpp).
 """
 

@@ -1,4 +1,4 @@
-"""`_saved_<name>` of the nodes of views, under PyTorch's names: sizes, dims, the arguments of the view operation.
+"""The attributes `_saved_<name>` of views' autograd nodes, under PyTorch's names: sizes, dims, arguments of the view.
 
 Nothing is saved for them: `VIEWS` says how they follow from the shape of the viewed tensor and the arguments of the
 view operation (PyTorch: tools/autograd/derivatives.yaml).

@@ -1,6 +1,6 @@
-"""The nodes of views: their backward is the adjoint of the view's chain.
+"""The autograd nodes of views (SelectBackward0, ...): they put a view's gradient at its place in the base's shape.
 
-Each of PyTorch's names (SelectBackward0, TransposeBackward0, ...) has a subclass; they differ in nothing else.
+Backward is the adjoint of the view's chain.  Each of PyTorch's names has a subclass; they differ in nothing else.
 """
 
 import functools

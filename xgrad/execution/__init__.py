@@ -1,1 +1,1 @@
-"""How programs run: at once, some in an operand's memory; or noted in a queue in a lazy block, and run as one."""
+"""Runs XLA programs: at once, in-place ones in an operand's memory, or from a lazy block's queue, many as one."""

@@ -1,4 +1,4 @@
-"""Codes: numbers that name the operands of the programs in a lazy queue; `queue.py` explains them."""
+"""Codes: numbers that stand for the operands of a lazy queue's programs, inputs or results; queue.py explains them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Recovery when a lazy queue's program fails: find the operation that failed, and put back what was written.
+"""Recovers when a lazy queue's program fails: finds the operation that failed, and puts back what was written.
 
 queue.py calls these when the whole program failed, or some of its last segments did.
 """

@@ -1,4 +1,4 @@
-"""Fused: the jitted function that runs all programs of a lazy queue; Programs: those that are compiled so far."""
+"""Fused: the one jitted function of all programs in a lazy queue; Programs: the cache of compiled ones."""
 
 import threading
 from collections import Counter, OrderedDict

@@ -1,4 +1,4 @@
-"""lazy, sync: switch lazy execution on for a block, run what is pending, and read its metrics."""
+"""xgrad.lazy: a block that queues operations and runs them as one XLA program; xgrad.sync: runs what is pending."""
 
 import functools
 import importlib
@@ -16,7 +16,7 @@ from .runner import runner
 
 
 class lazy(Generated):
-    """Within the block operators are noted, and run together as one XLA program.
+    """Within the block operators are queued, and run together as one XLA program.
 
     The Python program runs line by line as ever: hooks, branches and prints where they stand.  What is pending is
     evaluated at the end of the block, by `xgrad.sync()`, where a value is read (`item()`, `bool()`, `print`, NumPy, a
@@ -25,7 +25,7 @@ class lazy(Generated):
 
     It is also a decorator (of a generator function: each step is a block), may be nested, and holds for one thread.
     Blocks of tasks or generators that take turns may end in any order.  XGRAD_LAZY=1 in the environment makes all
-    threads lazy, XGRAD_LOG=lazy logs each evaluation.  If the block ends by an exception, what was noted stays pending.
+    threads lazy, XGRAD_LOG=lazy logs each evaluation.  If the block ends by an exception, what it queued stays pending.
 
     >>> import xgrad
     >>> x = xgrad.ones(3, requires_grad=True)
@@ -96,7 +96,7 @@ class lazy(Generated):
 
     @staticmethod
     def pending() -> str:
-        """Return what this thread has noted and not run, a line for each operation, with the line that noted it.
+        """Return what this thread has queued and not run, a line for each operation, with the line that queued it.
 
         In lazy blocks, and on lazy backends.
 

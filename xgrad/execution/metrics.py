@@ -1,4 +1,4 @@
-"""Metrics of lazy execution: counts of operations and launches, and why programs were compiled and queues run."""
+"""Counts operations and launches of lazy blocks, and why programs were compiled and queues run: `lazy.metrics()`."""
 
 import logging
 import os

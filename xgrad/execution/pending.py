@@ -1,6 +1,6 @@
-"""Pending: an array that a queue has not computed yet; it stands where a `jax.Array` stands.
+"""Pending: an array that a lazy queue has not computed yet; it stands where a `jax.Array` stands.
 
-    before the evaluation    `queue`, `number`: the result of a noted program
+    before the evaluation    `queue`, `number`: the result of a queued program
     after it                 `value`: the array
 
 Shape, dtype, weak type and place are known from the first.  Every other attribute of a `jax.Array`, NumPy's and JAX's

@@ -1,4 +1,4 @@
-"""Queue: the programs that one thread has noted and not run yet; and their evaluation as one program.
+"""Queue: the programs that a thread's lazy block has not run yet, and their evaluation as one XLA program.
 
     note(program, operands)  ──►  entry (program, codes, place, results, line)      results: Pendings
     evaluate(reason)         ──►  one jitted function of the inputs, for what is alive
@@ -10,7 +10,7 @@ inputs' avals are the key of the compiled function: the next step of a training 
 Alive is what something outside of the queue refers to when it is evaluated (references.py); the rest is not computed.
 An input that nothing else refers to any more, because a write replaced it, is donated.
 
-Invariant: at each moment either the entries are noted and their inputs are there, or all results that are alive have
+Invariant: at each moment either the entries are queued and their inputs are there, or all results that are alive have
 their values.  An interrupt between the two finds `done`, and what comes next finishes it.
 """
 

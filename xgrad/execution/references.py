@@ -1,4 +1,4 @@
-"""References: what else refers to an object, by its reference count; and which arrays are deleted.
+"""Counts the references to an object, so that only memory that nothing else uses is donated; and asks `is_deleted`.
 
 No other module of the package counts references or asks arrays for `is_deleted`.  The counts at rest are measured once,
 by the expressions that are compared with them: they differ between releases of Python.

@@ -1,4 +1,4 @@
-"""The values that in-place writes replaced, kept in case an operator fails and the new value is never computed.
+"""Puts back the values that in-place writes of a lazy block replaced, if the new values are never computed.
 
 Invariant: a tensor that was written without a record has its old value back, as if the write had failed at its call.
 If that value was made of numbers alone (`zeros`: an optimizer's first state) and was not computed either, it is noted

@@ -1,7 +1,7 @@
-"""runner: who runs a program, an operator, a view or a write.  The first of these that is there does:
+"""runner: decides what runs a program, an operator, a view or a write.  The first of these that exists does:
 
     an operator mode      `state.operator_mode`              operators and views, before their arguments are read
-    a declared backend    the runtime of a DeclaredPlace     programs and writes that have an operand there
+    a declared backend    the runtime of `xgrad.Backend`     programs and writes that have an operand there
     a lazy queue          `state.queue`                      programs and writes of a thread that is lazy
     XLA                                                      everything else, at once
 

@@ -1,5 +1,6 @@
-"""Segments: a queue of noted operations is cut where it repeats; each repeated part (a layer, a step of a loop) is one
-program, compiled once and launched for each repetition.
+"""Segments: cuts a lazy queue where it repeats, so that a layer or a step is compiled once and launched many times.
+
+Each repeated part is one program, compiled once and launched for each repetition.
 
     embed [layer layer layer layer] head, their backward [layer' layer' layer' layer'] ..., the optimizer's step
        one program, 4 times                  another one, 4 times

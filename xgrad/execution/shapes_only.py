@@ -1,4 +1,4 @@
-"""shapes_only: a block in which tensors get shapes and no values, and take no memory.
+"""shapes_only: a block in which tensors get shapes and dtypes but no values, and take no memory.
 
 Such a tensor holds a Pending of a queue that never runs.  A trace takes it as any other; what reads its value raises.
 """

@@ -1,4 +1,4 @@
-"""Finds the line of the user's program that called xgrad, for the texts of lazy blocks, compiles and traces."""
+"""Finds the line of the user's code that called xgrad, for messages of lazy blocks, compiles and traces."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.fft`: the operators declared in that namespace."""
+"""xgrad.fft, as torch.fft: shows the operators that are declared in that namespace."""
 
 from ..base.missing import missing as _missing
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS

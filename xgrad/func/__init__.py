@@ -1,4 +1,4 @@
-"""Transforms of functions, as torch.func: vmap, grad, vjp, jvp, Jacobians."""
+"""xgrad.func, as torch.func: vmap, grad, vjp, jvp, Jacobians, and modules as functions of their parameters."""
 
 from ..base.missing import missing as _missing
 from .derivatives import grad as grad

@@ -1,4 +1,4 @@
-"""Modules as functions of their parameters: functional_call, stack_module_state.
+"""functional_call, stack_module_state: modules as functions of their parameters, for `grad` and `vmap`.
 
 Source: torch/_functorch/functional_call.py.
 

@@ -1,4 +1,4 @@
-"""vmap: a function of one entry becomes a function of a batch (PyTorch: torch/_functorch/vmap.py).
+"""vmap: makes a function of one entry a function of a batch (PyTorch: torch/_functorch/vmap.py).
 
 Inside, a tensor that is mapped over is a BatchedTensor (`batching/batched_tensor.py`), which has one entry's shape.
 """

@@ -1,4 +1,4 @@
-"""xgrad among JAX's libraries: each module here joins xgrad to one of them, and no other module knows that library.
+"""xgrad.interop: a module for each library that xgrad works with: JAX, torch, flax, equinox, optax, orbax, safetensors.
 
 A module is imported when it is first named (`xgrad.interop.optax`), and its library with it: `pip install
 "xgrad[optax]"`, or `[interop]` for all of them.

@@ -1,4 +1,4 @@
-"""`to_jax(grad="tape")`: a pure function whose gradient in JAX is computed by xgrad's backward.
+"""by_tape, for `to_jax(grad="tape")`: makes a pure function whose gradient in JAX is xgrad's backward.
 
     run(*arrays)      a `jax.custom_vjp`
       forward         the function, on tensors that require grad

@@ -1,4 +1,4 @@
-"""Linen modules of Flax as an `nn.Module` (see `_wrapped.py`).
+"""LinenModule: a Linen module of Flax as an `xgrad.nn.Module`, made by `interop.flax.wrap` (see `_wrapped.py`).
 
 A Linen module is a function of trees of arrays, one for each collection.  "params" are the parameters, all others are
 buffers, and so are the streams of random keys:

@@ -1,4 +1,4 @@
-"""Writes new values into existing tensors, all or none: the last step of loading a file into a model.
+"""Writes new values into existing tensors, all or none, as the last step of loading: for safetensors.py and orbax.py.
 
 Invariant: every error that a write could raise is raised before the first write.
 """

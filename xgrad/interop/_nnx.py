@@ -1,4 +1,4 @@
-"""NNX modules of Flax as an `nn.Module` (see `_wrapped.py`).
+"""NNXModule: an NNX module of Flax as an `xgrad.nn.Module`, made by `interop.flax.wrap` (see `_wrapped.py`).
 
 An NNX module has its arrays in Variables, which any code may read and set at any time.  Once it is wrapped, a Variable
 refers to the tensor, and only the tensor to the array:

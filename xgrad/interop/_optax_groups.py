@@ -1,4 +1,4 @@
-"""ParamGroup: a group of parameters as the dictionary that a PyTorch user knows, with optax's hyperparameters in it."""
+"""ParamGroup: an entry of an optax Optimizer's `param_groups`, as in PyTorch, with optax's hyperparameters in it."""
 
 from collections.abc import Iterator, MutableMapping
 from typing import Any

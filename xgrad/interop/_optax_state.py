@@ -1,4 +1,4 @@
-"""GroupState: optax's state for the parameters of one group, leaf by leaf as tensors.
+"""GroupState: optax's state for one group of parameters, with tensors as its leaves, for optax.py's Optimizer.
 
 Invariants: the tensors stay the same objects, by which a compiled function finds them; structure, shapes and
 dtypes never change.

@@ -1,4 +1,4 @@
-"""The `state_dict` of optax.py's Optimizer: its state as nested dictionaries of tensors and numbers, and back.
+"""saved, load: the `state_dict` of optax.py's Optimizer as nested dictionaries of tensors and numbers, and back.
 
 Invariant: a state is loaded as a whole or not at all: everything is checked, and every problem named, before anything
 is changed.

@@ -4,8 +4,8 @@
                        ├─► tx.update of groups ─┤
     gradients, extra ──┘                        └─► updates of parameters that are views, or share a storage
 
-Parameters of the last kind are read, and their updates added one after the other, as PyTorch's in-place operators would
-do.
+Parameters that are views, or share a storage, are read, and their updates added one after the other, as PyTorch's
+in-place operators would do.
 """
 
 from collections.abc import Callable, Sequence

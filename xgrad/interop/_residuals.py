@@ -1,4 +1,4 @@
-"""`from_jax(policy=)`: saves the residuals of `jax.vjp`, so that backward computes nothing again.
+"""`from_jax(policy=)`: saves the residuals of `jax.vjp` that the policy selects, which backward does not compute again.
 
     forward program:   *leaves           ──►  *results, *residuals      (jax.vjp, split in two)
     backward program:  *grads, *saved    ──►  the gradients of the leaves

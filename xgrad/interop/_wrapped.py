@@ -1,4 +1,4 @@
-"""Wrapped modules of other libraries: an `nn.Module` whose tensors are the leaves of a JAX function.
+"""Wrapped: the base class of Flax and Equinox modules as an `xgrad.nn.Module`, whose tensors a JAX function gets.
 
     net(x) ──► forward:  [parameters, buffers], x ──from_jax──► results, new values of buffers
                              ▲                                       │

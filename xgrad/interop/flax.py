@@ -1,4 +1,4 @@
-"""`wrap` for Flax: NNX modules (`_nnx.py`) and Linen modules (`_linen.py`) as an `xgrad.nn.Module` (`_wrapped.py`)."""
+"""`wrap` for Flax: makes an NNX (`_nnx.py`) or a Linen module (`_linen.py`) an `xgrad.nn.Module` (`_wrapped.py`)."""
 
 from typing import Any
 

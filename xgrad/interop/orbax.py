@@ -1,4 +1,4 @@
-"""Checkpoints by orbax: trees of tensors, optimizer state and random state, sharded ones too, and from mesh to mesh.
+"""save, restore: orbax checkpoints of tensors, optimizer and random state, also sharded, and from mesh to mesh.
 
 Invariants: a checkpoint fits a tree or is refused, before anything is read; all of it is read before anything is
 changed.  The format is orbax's own, which orbax and Flax read, and checkpoints of theirs are read here.

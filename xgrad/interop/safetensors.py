@@ -1,8 +1,9 @@
-"""safetensors: `state_dict`s as files without executable content (https://github.com/huggingface/safetensors).
+"""save_file, load_file, load_into: `state_dict`s as safetensors files, which have no executable content.
 
 Invariants: a file is checked as a whole before a value of it is used, and a model is changed only if all of it can be
-(`load_into`); a file that is written takes its name when it is complete.  The functions are the same as in
-`safetensors.torch`.
+(`load_into`); a file that is written takes its name when it is complete, unless the path is a device, a pipe or one of
+several hard links.  The functions are named as in `safetensors.torch`; `load_into` takes the place of its `load_model`.
+(https://github.com/huggingface/safetensors.)
 """
 
 import os

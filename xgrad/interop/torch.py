@@ -1,4 +1,4 @@
-"""Tensors of torch as tensors of xgrad and back, through DLPack, whole `state_dict`s and batches at once.
+"""from_torch, to_torch: torch's tensors and `state_dict`s as xgrad's, and back, without a copy where DLPack allows.
 
 Invariants: xgrad never writes to torch's memory (the first write copies a foreign storage, and none is donated);
 integers are narrowed only if every value survives it; and no graph ends unnoticed: a tensor with a `grad_fn` is an

@@ -1,4 +1,4 @@
-"""Call: one call of a registered operator without its tensors, which `autograd.Function` takes one by one.
+"""Call: a registered operator's call with places for its tensors; `autograd.Function` takes the tensors one by one.
 
 (x, [y, z], 2.0)  ──►  x, y, z  +  Call((0, [1, 2], 2.0))  ──►  Function.apply(x, y, z, call)
 """

@@ -1,4 +1,4 @@
-"""custom_op: a Python function as an operator that is opaque to autograd (PyTorch: torch/_library/custom_ops.py)."""
+"""custom_op: makes a user's Python function an operator opaque to autograd (PyTorch: torch/_library/custom_ops.py)."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""infer_schema: an operator's schema from the type hints of a function (PyTorch: torch/_library/infer_schema.py)."""
+"""infer_schema: makes an operator's schema from a function's type hints (PyTorch: torch/_library/infer_schema.py)."""
 
 import collections.abc
 import inspect

@@ -1,7 +1,7 @@
-"""Library, define, impl: operators of a schema, and kernels that are registered one by one (PyTorch: torch/library.py).
+"""Library, define, impl: register operators by schema, and their kernels one by one (PyTorch: torch/library.py).
 
-An operator that was defined so is not a black box: without a registered derivative the operators that its kernel calls
-are recorded, as PyTorch's dispatcher does.
+An operator that is defined this way is not a black box: without a registered derivative the operators that its kernel
+calls are recorded, as PyTorch's dispatcher does.
 """
 
 import weakref

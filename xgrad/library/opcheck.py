@@ -1,4 +1,4 @@
-"""opcheck: tests of a registered operator (PyTorch: torch/testing/_internal/optests)."""
+"""opcheck: tests a registered operator on sample arguments (PyTorch: torch/testing/_internal/optests)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""OpOverload: an operator of a schema, with what is registered for it, and its call.
+"""OpOverload: one operator registered by name: its schema, its kernels and derivative, and the call that runs them.
 
     call ─► subclasses' overrides ─► autocast ─► bind ─┬─ no formula, not opaque: the kernel, recorded as any code
                                                        ├─ recording, vmap, tangents: a Function (formula.py) ─┐

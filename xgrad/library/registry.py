@@ -1,4 +1,4 @@
-"""The operators that are registered by name: namespaces, for `xgrad.ops.ns.name` (PyTorch: torch/_ops.py)."""
+"""The operators registered by name, and the namespaces that show them: `xgrad.ops.ns.name` (PyTorch: torch/_ops.py)."""
 
 from typing import TYPE_CHECKING, Any
 

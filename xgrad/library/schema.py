@@ -1,4 +1,4 @@
-"""Schema: an operator's name, arguments and results, read from a text.
+"""Schema: parses an operator's schema, and binds a call's arguments to it, for operators registered by name.
 
     ns::name.overload(Tensor x, Tensor(a!) out, int[2] size=[1, 1], *, float eps=0.1) -> (Tensor, Tensor[])
 

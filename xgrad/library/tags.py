@@ -1,4 +1,4 @@
-"""Tag: what is said of an operator besides its schema (PyTorch: torch.Tag)."""
+"""Tag: the properties of an operator that `xgrad.library` takes as `tags=`, such as `inplace` (PyTorch: torch.Tag)."""
 
 import enum
 from typing import Any

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.linalg`: the operators declared in that namespace."""
+"""xgrad.linalg, as torch.linalg: shows the operators that are declared in that namespace."""
 
 from ..base.missing import missing as _missing
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS

@@ -1,4 +1,4 @@
-"""torch.nn: the functional layers, Module with its parameters and hooks, and PyTorch's layers as modules.
+"""xgrad.nn, as torch.nn: layers as functions and as modules, and Module with its parameters and hooks.
 
 The modules are loaded at their first use: they would add to xgrad's own import.
 """

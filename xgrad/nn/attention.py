@@ -1,4 +1,4 @@
-"""PyTorch's kernels of attention, which programs name: here XLA chooses one (PyTorch: torch/nn/attention).
+"""SDPBackend and sdpa_kernel, without effect here: XLA chooses attention's kernel (PyTorch: torch/nn/attention).
 
 Any choice computes the same, so `sdpa_kernel` checks its argument and does nothing more.
 """
@@ -30,7 +30,7 @@ class SDPBackend(enum.IntEnum):
 def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[dict[str, bool]]:
     """A context, or a decorator, in which PyTorch takes one of these kernels for attention; XLA chooses by itself.
 
-    Raises `AssertionError` for what is neither a backend nor a list of them.
+    Raises `AssertionError` for an argument that is neither a backend nor a list; a list's items are not checked.
 
     >>> import xgrad
     >>> from xgrad.nn.attention import SDPBackend, sdpa_kernel

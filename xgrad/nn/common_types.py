@@ -1,4 +1,4 @@
-"""Types of layers' sizes, by the names under which packages import them (PyTorch: torch/nn/common_types.py)."""
+"""Type aliases of layers' sizes (`_size_2_t`), for packages that import them (PyTorch: torch/nn/common_types.py)."""
 
 from typing import TypeAlias
 

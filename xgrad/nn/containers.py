@@ -1,4 +1,4 @@
-"""Modules that contain modules: Sequential, ModuleList, ModuleDict (PyTorch: torch/nn/modules/container.py)."""
+"""Sequential, ModuleList, ModuleDict: modules that contain modules (PyTorch: torch/nn/modules/container.py)."""
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
-"""The methods of Module that register hooks, and the hooks of all modules (PyTorch: torch/nn/modules/module.py).
+"""Module's methods that register hooks, and the hooks of all modules (PyTorch: torch/nn/modules/module.py).
 
-Each hook stands in an ordered dictionary of the module, {number: hook}; what is said of it ("with kwargs") in another
-dictionary under the same number.
+Each hook stands in an ordered dictionary of the module, {number: hook}; its options ("with kwargs") stand in
+another dictionary under the same number.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""First values of parameters, drawn or set in place and not recorded (PyTorch: torch/nn/init.py).
+"""xavier_uniform_, zeros_, ...: set first values of parameters in place, unrecorded (PyTorch: torch/nn/init.py).
 
 The distributions are PyTorch's; the numbers come from xgrad's generator.  Each function returns the tensor that it
 was given.

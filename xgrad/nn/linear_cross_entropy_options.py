@@ -1,4 +1,4 @@
-"""LinearCrossEntropyOptions: the chunks of linear_cross_entropy's batch (PyTorch: nn.LinearCrossEntropyOptions)."""
+"""LinearCrossEntropyOptions: how linear_cross_entropy cuts a batch into chunks (PyTorch: the nn class of this name)."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Module: a function with parameters, buffers and modules inside of it (PyTorch: torch/nn/modules/module.py).
+"""Module: the base class of layers, with parameters, buffers and submodules (PyTorch: torch/nn/modules/module.py).
 
 It has the tree and its attributes; state, conversion and hooks are in files of their own.  Invariant: `__setattr__`
 puts each name into one place only: `_parameters`, `_buffers`, `_modules` or the instance's dictionary.

@@ -1,4 +1,4 @@
-"""The call of a Module with hooks, and the nodes that record its gradients.
+"""call_with_hooks: calls a Module with its hooks, and gives backward hooks the gradients of its inputs and outputs.
 
 A full backward hook needs the gradients of the module's inputs *and* of its outputs.  Two identity nodes see them:
 

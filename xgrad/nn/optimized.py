@@ -1,4 +1,4 @@
-"""Optimized: the attributes and calls of the module that `xgrad.compile(module)` makes, `OptimizedModule`.
+"""Optimized: the mixin by which `xgrad.compile(module)`'s OptimizedModule passes attributes and calls to the original.
 
 (PyTorch: torch/_dynamo/eval_frame.py.)
 """

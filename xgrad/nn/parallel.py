@@ -1,6 +1,6 @@
-"""DataParallel and data_parallel: each calls the module that it is given, and nothing else.
+"""DataParallel and data_parallel: call the given module and nothing else, so that PyTorch code runs as it is.
 
-Here a sharding of the batch (a `PartitionSpec`) is what uses several devices; one module serves all of them.  Without a
+A sharding of the batch (a `PartitionSpec`) uses several devices; one module serves all of them.  Without a
 GPU PyTorch calls the module alone, too (torch/nn/parallel/data_parallel.py).
 """
 

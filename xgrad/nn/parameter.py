@@ -1,9 +1,9 @@
-"""Parameter and Buffer: tensors that a Module lists by themselves (PyTorch: torch/nn/parameter.py, torch/nn/buffer.py).
+"""Parameter and Buffer: tensors that a Module registers when they are assigned (PyTorch: torch/nn/parameter.py).
 
 A Parameter *is* a plain Tensor with a mark: `type(p) is Tensor`, and `isinstance(p, Parameter)` asks for the mark, as
 PyTorch does for subclasses of Tensor.  So a tree of parameters has the structure of the tree of their gradients, which
 `jax.tree.map(update, params, grads)` asks for: JAX compares the classes of nodes.  Results are plain tensors without
-the mark.  A subclass of Parameter has instances of its own class.
+the mark.  A subclass of Parameter has instances of its own class.  (PyTorch: torch/nn/buffer.py.)
 """
 
 from typing import Any

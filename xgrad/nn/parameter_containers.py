@@ -1,4 +1,4 @@
-"""Modules that contain parameters: ParameterList, ParameterDict (PyTorch: torch/nn/modules/container.py).
+"""ParameterList, ParameterDict: modules that contain parameters (PyTorch: torch/nn/modules/container.py).
 
 A tensor that is put in becomes a Parameter; other values stay as they are, and are not state.
 """

@@ -1,4 +1,4 @@
-"""The operator table: importing this package declares every operator.
+"""Declares every operator when it is imported; `xgrad.ops.ns.name` finds the operators that users register.
 
 Each folder has one kind of operator, which its `__init__` names; aten.py and foreach.py have PyTorch's internal ones.
 """

@@ -1,1 +1,1 @@
-"""Backward as programs: the engine's loop that collects nodes (run), and evaluates them segment by segment."""
+"""Compiled backward: collects autograd nodes in place of running them, and runs each segment as one XLA program."""

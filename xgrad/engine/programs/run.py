@@ -1,4 +1,4 @@
-"""Compiled backward: the engine's loop, which collects nodes in place of running them, until a value is needed.
+"""run: the engine's loop of a compiled backward: it collects nodes, and runs them as programs where arrays are needed.
 
 The order is the eager engine's, node for node.  A node with a formula is collected; its gradients are numbers that
 stand for values of the future program.  A *border* needs arrays, so the collected nodes are evaluated first, as one

@@ -1,4 +1,4 @@
-"""Segments: the nodes that a compiled backward evaluates in one XLA program, which is found by their structure.
+"""evaluate: runs the nodes of a compiled backward's segment as one XLA program, which is cached by their structure.
 
     structure   for each node its formula and, for each of its inputs, where the gradients come from that are summed
                 there: n > 0 is the n-th last value so far, 0 the next argument, None no gradient;

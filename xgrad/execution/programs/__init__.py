@@ -1,1 +1,1 @@
-"""Functions as XLA programs: how they are compiled, cut into parts, kept in half precision and stored in a folder."""
+"""XLA programs of functions: compiles them, cuts them, computes half precision, and stores them in a folder."""

@@ -1,4 +1,4 @@
-"""compile_ahead: compile programs in parallel before they are called, where it is known which ones will be.
+"""compile_ahead: compiles programs in parallel before they are called, where it is known which ones will be.
 
 XLA compiles without Python's lock.  A call of a program that is compiled here finds it in JAX's own cache.
 """

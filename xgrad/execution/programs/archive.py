@@ -1,4 +1,4 @@
-"""The compile cache as one file, for machines that forget everything: `save` on one, `load` on the next.
+"""Saves the compile cache as one file and loads it on the next machine, where no folder outlives a session (Colab).
 
 The file is a zip archive of the folder's programs under the folder's name, which says for which machines they are.
 

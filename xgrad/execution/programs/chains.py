@@ -1,8 +1,9 @@
 """Cuts deep chains of operations, which XLA's CPU compiler would compute again for each user of a result.
 
-It fuses an operation into each user of its result.  Where backward uses what forward computed, the n-th operation of a
-chain begins with the first n - 1: the time to compile and to run grows with n squared or faster.  So in a deep
-chain a result that has several users ends a function that XLA does not inline, which makes it compute the result once.
+The compiler fuses an operation into each user of its result.  Where backward uses what forward computed, the n-th
+operation of a chain begins with the first n - 1: the time to compile and to run grows with n squared or faster.  So in
+a deep chain a result that has several users ends a function that XLA does not inline, which makes it compute the result
+once.
 
     a ──► b ──► c ──► d         b is used twice:  [a b] ──► [c d]     two functions
           └──────────────► e                        └──────────► e

@@ -1,7 +1,7 @@
-"""The folder of the compile cache: JAX's persistent compilation cache, for the programs that xgrad calls.
+"""The compile cache: switches on JAX's persistent cache, in a folder of xgrad's own, for the programs that xgrad calls.
 
 xgrad's first program switches it on, in the user's folder, unless XGRAD_COMPILE_CACHE is 0, somebody has given JAX a
-folder, or the user's cannot be had: then xgrad stores nothing, and `python -m xgrad doctor` says why.
+folder, or the user's cannot be used: then xgrad stores nothing, and `python -m xgrad doctor` says why.
 
 JAX has one folder for a process; other packages' programs are not stored in this one (`jax_compat.OwnPrograms`).  If
 somebody gives JAX another folder later, the cache is theirs from the next program on, as if xgrad had not been there.

@@ -1,4 +1,4 @@
-"""Half precision in programs: what is computed in float32, and rounded once (PyTorch: `acc_type`, `opmath_type`).
+"""in_single: makes a function compute half precision in float32 and round once (PyTorch: `acc_type`, `opmath_type`).
 
 A sum of 5000 ones in bfloat16 ends at 256, and squares in float16 are infinite from 256 on.  So an operator that does
 more than move or compare numbers runs on float32 copies of its operands in half precision, as do its formulas; XLA

@@ -1,4 +1,4 @@
-"""in_parts: splits a traced program into parts, whose caller decides how each of them runs."""
+"""in_parts: splits a jaxpr into functions, and leaves the call of each to its caller, for chains.py and chips/."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

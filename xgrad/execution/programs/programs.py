@@ -1,7 +1,8 @@
-"""Program: a function, jitted with the checks of `limits.checked`, whose calls in a lazy block are queued.
+"""Program: a jitted function that checks its arrays' sizes and dtypes; in a lazy block its calls are queued.
 
-JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
-same in each process: the name of the function, also for a partial function, which has none (`checked`).
+The checks are `limits.checked`.  JAX's cache finds a program by its text, which begins with the function's name.  So a
+program has a name that is the same in each process: the name of the function, also for a partial function, which has
+none (`checked`).
 """
 
 from collections.abc import Callable, Iterable

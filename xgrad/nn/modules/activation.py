@@ -1,4 +1,4 @@
-"""Activations: classes that call nn.functional, and PReLU (PyTorch: torch/nn/modules/activation.py)."""
+"""ReLU, GELU, Softmax, ...: modules that call nn.functional; and PReLU (PyTorch: torch/nn/modules/activation.py)."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,4 @@
-"""AdaptiveLogSoftmaxWithLoss (PyTorch: torch/nn/modules/adaptive.py)."""
+"""AdaptiveLogSoftmaxWithLoss: a softmax over many classes in clusters (PyTorch: torch/nn/modules/adaptive.py)."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Normalization over a batch, with running statistics (PyTorch: torch/nn/modules/batchnorm.py)."""
+"""BatchNorm1d to 3d, and SyncBatchNorm: normalize over a batch (PyTorch: torch/nn/modules/batchnorm.py)."""
 
 from typing import Any
 

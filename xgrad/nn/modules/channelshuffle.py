@@ -1,4 +1,4 @@
-"""ChannelShuffle (PyTorch: torch/nn/modules/channelshuffle.py)."""
+"""ChannelShuffle: puts the channels of images in another order (PyTorch: torch/nn/modules/channelshuffle.py)."""
 
 from .declared_module import Face, face
 

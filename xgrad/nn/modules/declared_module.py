@@ -1,4 +1,4 @@
-"""`@face("elu")`: a module without parameters that calls a function of nn.functional with the attributes it was given.
+"""`@face("elu")`: makes a class of annotated arguments the module that calls nn.functional.elu with them.
 
 The class body is the row of a table: its annotated names are the constructor's arguments, in their order and with
 their defaults, and the attributes that `forward` passes on by name.  Type checkers read it as a dataclass, `inspect`

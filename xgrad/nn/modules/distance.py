@@ -1,4 +1,4 @@
-"""CosineSimilarity and PairwiseDistance (PyTorch: torch/nn/modules/distance.py)."""
+"""CosineSimilarity and PairwiseDistance: modules that compare vectors (PyTorch: torch/nn/modules/distance.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Dropout: classes that call nn.functional, and act in training only (PyTorch: torch/nn/modules/dropout.py)."""
+"""Dropout, Dropout1d to 3d, AlphaDropout: drop elements in training (PyTorch: torch/nn/modules/dropout.py)."""
 
 from typing import Any
 

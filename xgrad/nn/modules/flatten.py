@@ -1,4 +1,4 @@
-"""Flatten and Unflatten (PyTorch: torch/nn/modules/flatten.py)."""
+"""Flatten and Unflatten: modules that join or split a tensor's dimensions (PyTorch: torch/nn/modules/flatten.py)."""
 
 from typing import Any
 

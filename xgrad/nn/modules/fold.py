@@ -1,4 +1,4 @@
-"""Fold and Unfold, which call nn.functional's; the annotations of a class are the arguments of its constructor.
+"""Fold and Unfold: modules that add sliding blocks into images, and cut images into blocks.
 
 PyTorch: torch/nn/modules/fold.py.
 """

@@ -1,4 +1,4 @@
-"""Normalization of each channel of each sample (PyTorch: torch/nn/modules/instancenorm.py)."""
+"""InstanceNorm1d to 3d: normalize each channel of each sample (PyTorch: torch/nn/modules/instancenorm.py)."""
 
 import warnings
 from typing import Any, ClassVar

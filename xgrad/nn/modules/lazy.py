@@ -1,4 +1,4 @@
-"""Modules that learn the sizes of their parameters from the first batch (PyTorch: torch/nn/modules/lazy.py)."""
+"""LazyModuleMixin: for modules that learn their sizes from the first batch (PyTorch: torch/nn/modules/lazy.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""MultiheadAttention (PyTorch: torch/nn/modules/activation.py)."""
+"""MultiheadAttention: attention of several heads, with its projections (PyTorch: torch/nn/modules/activation.py)."""
 
 from typing import Any, ClassVar
 

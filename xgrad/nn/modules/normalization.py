@@ -1,4 +1,4 @@
-"""Normalization of each sample: layers, groups of channels, neighbouring channels.
+"""LayerNorm, RMSNorm, GroupNorm, LocalResponseNorm, CrossMapLRN2d: normalization of each sample.
 
 (PyTorch: torch/nn/modules/normalization.py.)
 """

@@ -1,4 +1,4 @@
-"""Padding: modules that call nn.functional.pad (PyTorch: torch/nn/modules/padding.py)."""
+"""ZeroPad2d, ReflectionPad1d, ...: modules that call nn.functional.pad (PyTorch: torch/nn/modules/padding.py)."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""PixelShuffle and its inverse (PyTorch: torch/nn/modules/pixelshuffle.py)."""
+"""PixelShuffle and PixelUnshuffle: trade channels for pixels (PyTorch: torch/nn/modules/pixelshuffle.py)."""
 
 from .declared_module import Face, face
 

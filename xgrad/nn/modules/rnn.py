@@ -1,4 +1,4 @@
-"""RNN, LSTM, GRU and their cells (PyTorch: torch/nn/modules/rnn.py).
+"""RNN, LSTM and GRU layers, and their cells (PyTorch: torch/nn/modules/rnn.py).
 
 A layer in one direction is one operator, a scan over time (`xgrad/ops/nn/recurrent.py`).
 """

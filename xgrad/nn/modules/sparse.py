@@ -1,4 +1,4 @@
-"""Embedding and EmbeddingBag (PyTorch: torch/nn/modules/sparse.py)."""
+"""Embedding and EmbeddingBag: a table of vectors, looked up by index (PyTorch: torch/nn/modules/sparse.py)."""
 
 from typing import Any, Self
 

@@ -1,9 +1,9 @@
 """Transformer, its encoder and decoder, and their layers (PyTorch: torch/nn/modules/transformer.py).
 
 PyTorch has a faster path of the encoder in evaluation, by nested tensors, which leaves zeros where
-`src_key_padding_mask` is true.  Here there is one path, and what it computes there is set to zero wherever PyTorch
-takes the other: a mean over the positions is the same.  It excludes there what any number but 0 of a float mask
-marks, so these numbers are not added there.
+`src_key_padding_mask` is true.  Here there is one path; wherever PyTorch would take the faster one, the results at
+these positions are set to zero, so that a mean over the positions is the same, and a float mask excludes each position
+whose number is not 0, in place of being added.
 """
 
 import copy

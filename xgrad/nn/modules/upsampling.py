@@ -1,4 +1,4 @@
-"""Upsampling (PyTorch: torch/nn/modules/upsampling.py)."""
+"""Upsample and its older 2d forms: modules that resize images (PyTorch: torch/nn/modules/upsampling.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tuples of a layer's sizes, by the names under which packages import them (PyTorch: torch/nn/modules/utils.py)."""
+"""Helpers that make tuples of layers' sizes, for packages that import them (PyTorch: torch/nn/modules/utils.py)."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clipping of gradients in place, by norm or by value (PyTorch: torch/nn/utils/clip_grad.py).
+"""clip_grad_norm_, clip_grad_value_: clip gradients in place (PyTorch: torch/nn/utils/clip_grad.py).
 
 The norm of all gradients is one program, and so is their scaling.  `foreach` is accepted as PyTorch's choice between
 two ways of computing the same; here there is one.

@@ -1,4 +1,7 @@
-"""Parameters as one vector, and back (PyTorch: torch/nn/utils/convert_parameters.py)."""
+"""parameters_to_vector, vector_to_parameters: parameters as one vector, and back.
+
+PyTorch: torch/nn/utils/convert_parameters.py.
+"""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""A batch norm in evaluation made part of the layer before it (PyTorch: torch/nn/utils/fusion.py)."""
+"""Folds a batch norm in evaluation into the layer before it (PyTorch: torch/nn/utils/fusion.py)."""
 
 import copy
 from typing import Any

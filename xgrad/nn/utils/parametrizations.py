@@ -1,6 +1,6 @@
-"""Weights that are orthogonal, or divided by a norm (PyTorch: torch/nn/utils/parametrizations.py).
+"""orthogonal, weight_norm, spectral_norm: parametrizations of weights (PyTorch: torch/nn/utils/parametrizations.py).
 
-They are parametrizations: `parametrize.remove_parametrizations` removes them.
+`parametrize.remove_parametrizations` removes them.
 """
 
 from enum import Enum, auto

@@ -1,4 +1,4 @@
-"""Parameters and buffers that are functions of other tensors (PyTorch: torch/nn/utils/parametrize.py).
+"""register_parametrization: makes a parameter a function of other tensors (PyTorch: torch/nn/utils/parametrize.py).
 
 A parametrized module gets a class of its own, in which the name of the tensor is a property:
 

@@ -1,4 +1,4 @@
-"""Pruning: parameters multiplied by masks, which a hook does before each forward (PyTorch: torch/nn/utils/prune.py).
+"""Prunes modules: a hook multiplies parameters by masks before each forward (PyTorch: torch/nn/utils/prune.py).
 
     weight (Parameter)    becomes    weight_orig (Parameter) · weight_mask (buffer) = weight (a tensor)
 

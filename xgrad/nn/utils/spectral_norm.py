@@ -1,4 +1,4 @@
-"""A weight divided by its spectral norm, by a hook before forward (PyTorch: torch/nn/utils/spectral_norm.py).
+"""spectral_norm: a hook divides a weight by its norm before forward (PyTorch: torch/nn/utils/spectral_norm.py).
 
 `parametrizations.spectral_norm` is the newer form.  Two buffers approximate the first singular vectors, u and v: each
 forward in training improves them by a step of the power method, and the weight is divided by u · W v.

@@ -1,4 +1,4 @@
-"""Replaces a module's parameters and buffers within a block, for `functional_call` (torch/nn/utils/stateless.py)."""
+"""reparametrized: replaces a module's tensors within a block, for functional_call (torch/nn/utils/stateless.py)."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

@@ -1,1 +1,1 @@
-"""Tensors made from sizes, numbers and the user's data; casts and copies."""
+"""Operators that make tensors from sizes, numbers and the user's data; casts, transfers and copies."""
