@@ -1,4 +1,4 @@
-"""xgrad.linalg: the Cholesky decomposition, its inverse and solving with it.
+"""xgrad.linalg: the Cholesky decomposition, and inverting and solving with its factor.
 
 The gradient saves the factor (PyTorch: cholesky_backward, FunctionsManual.cpp).
 """
