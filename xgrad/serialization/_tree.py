@@ -1,4 +1,4 @@
-"""The file of `xgrad.save`: a safetensors file whose metadata have, under "xgrad", a JSON object:
+"""Encodes and decodes the files of `xgrad.save`: safetensors whose metadata have, under "xgrad", a JSON object:
 
     {"version": 1,
      "value": the value, in which a tensor is ["tensor", its number],

@@ -1,4 +1,4 @@
-"""hinge_embedding_loss, triplet_margin_loss, ...: losses with a margin whose targets are not classes (PyTorch: Loss.cpp)."""
+"""hinge_embedding_loss, triplet_margin_loss, ...: losses with a margin, not of classes (PyTorch: Loss.cpp)."""
 
 from collections.abc import Callable
 from typing import Any
