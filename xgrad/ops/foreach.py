@@ -5,7 +5,7 @@
     _foreach_mul_(tensors, others)              a tensor for each; with `_` in place, in the tensors' own memory
 
 Each tensor gets an operation of its own where a gradient may be asked for, or where tensors have several dtypes or are
-sparse, subclasses or the like.
+complex, sparse, of a subclass, ...
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""as_torch(borrow=True): runs PyTorch's own Python files over xgrad, for some modules that xgrad has not.
+"""as_torch(borrow=True): runs PyTorch's own Python files over xgrad, for some modules that xgrad lacks.
 
 `LENT` names the modules.  PyTorch itself is not imported: the files are, under their own names, and what they import is
 xgrad.  A convenience for packages; nothing of xgrad depends on it.

@@ -1,4 +1,4 @@
-"""empty_strided, new_empty_strided, empty_permuted: tensors with given strides.
+"""empty_strided, new_empty_strided, empty_permuted: make tensors with given strides.
 
 XLA's arrays have no strides, so each result is a view of a contiguous storage.
 """
