@@ -1,4 +1,4 @@
-"""`__xgrad_function__`: a class defines xgrad's functions on its instances (PyTorch: `__torch_function__`).
+"""`__xgrad_function__`: lets a class define xgrad's functions on its instances (PyTorch: `__torch_function__`).
 
 Subclasses of `Tensor`, and classes that only resemble it, are asked before a function runs:
 

@@ -1,4 +1,4 @@
-"""torch.profiler's names for `xgrad.autograd.profiler` (PyTorch: torch/profiler/profiler.py)."""
+"""xgrad.profiler: torch.profiler's names for `xgrad.autograd.profiler` (PyTorch: torch/profiler/profiler.py)."""
 
 import time
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Random numbers: PyTorch's default generator and `Generator`, over `jax.random`.
+"""manual_seed, get_rng_state, Generator, ...: PyTorch's random generators, over keys of `jax.random`.
 
 Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation uses the next key
 by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several

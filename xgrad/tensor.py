@@ -1,4 +1,4 @@
-"""Tensor: a value (storage + view chain) and autograd's metadata; no operators.
+"""The class Tensor: its value (an array, or storage and view chain) and autograd's metadata, without operators.
 
 Invariants:
 

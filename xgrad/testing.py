@@ -1,4 +1,4 @@
-"""Comparison of tensors in tests (PyTorch: torch/testing/_comparison.py)."""
+"""assert_close: compares tensors in tests (PyTorch: torch/testing/_comparison.py)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The types of arguments, for annotations of your own: the stubs of xgrad's functions are written in these.
+"""Types of arguments (Number, Device, DType, Sizes, ...), for annotations; the stubs of xgrad's functions use them.
 
 `import xgrad` does not load this module.  (PyTorch: torch.types)
 

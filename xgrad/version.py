@@ -1,4 +1,4 @@
-"""Versions, and what xgrad was built with: nothing, as it is Python (PyTorch: torch/version.py)."""
+"""xgrad.version: xgrad's version, and PyTorch's `cuda`, `hip`, ... of a build, which are None (torch/version.py)."""
 
 import sys
 

@@ -4,7 +4,8 @@
     _foreach_mul(tensors, [2.0, 3.0])           a number for each
     _foreach_mul_(tensors, others)              a tensor for each; with `_` in place, in the tensors' own memory
 
-Where a gradient may be asked for, or tensors are of several dtypes or no plain ones, each is an operation of its own.
+Each tensor gets an operation of its own where a gradient may be asked for, or where the tensors are not plain ones of
+one floating-point dtype.
 """
 
 import functools

@@ -1,7 +1,7 @@
-"""Optimizers with PyTorch's names, options, numbers and checkpoints, and schedules (PyTorch: torch/optim/).
+"""Optimizers, and schedules of learning rates, with PyTorch's names, options, numbers, checkpoints (torch/optim/).
 
-An optimizer is an update rule, a pure function over arrays; rule.py makes it one program for each parameter group, that
-`xgrad.lazy` and `xgrad.compile` take into a step's.
+All optimizers but LBFGS are update rules, pure functions over arrays: rule.py runs a rule as one program, or a few, for
+each parameter group.  In `xgrad.lazy` and `xgrad.compile` it becomes a part of the training step's program.
 """
 
 from . import lr_scheduler as lr_scheduler

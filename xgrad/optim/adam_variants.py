@@ -1,4 +1,4 @@
-"""NAdam, RAdam, Adamax: Adam with Nesterov's momentum, a rectified start, a maximum (PyTorch: torch/optim/nadam.py)."""
+"""NAdam, RAdam, Adamax: Adam with Nesterov's momentum, a rectified start, a maximum (PyTorch: nadam.py, ...)."""
 
 from typing import Any, ClassVar
 

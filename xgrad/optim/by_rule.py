@@ -1,4 +1,4 @@
-"""ByRule: the base class of this package's optimizers, which declare their steps as rules (rule.py)."""
+"""ByRule: the base class of all optimizers but LBFGS; it runs the `Rule` (rule.py) that a subclass declares."""
 
 import functools
 from collections.abc import Callable

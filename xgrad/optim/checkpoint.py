@@ -1,4 +1,4 @@
-"""The dictionaries of `state_dict`, in PyTorch's layout, and their way back (PyTorch: torch/optim/optimizer.py)."""
+"""packed, unpacked: make and read an optimizer's `state_dict` in PyTorch's layout (PyTorch: optimizer.py)."""
 
 import copy
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""LBFGS: steps by an approximation of the inverse Hessian that past gradients give (PyTorch: torch/optim/lbfgs.py)."""
+"""LBFGS: a quasi-Newton optimizer, whose step needs a closure (PyTorch: torch/optim/lbfgs.py)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A line search for the strong Wolfe conditions, by cubic interpolation (PyTorch: torch/optim/lbfgs.py).
+"""strong_wolfe: LBFGS's line search for the strong Wolfe conditions, by cubic interpolation (torch/optim/lbfgs.py).
 
 Source: Nocedal and Wright, Numerical optimization, algorithms 3.5 and 3.6.
 """

@@ -1,7 +1,7 @@
-"""Optimizer: parameter groups, state, hooks and checkpoints (PyTorch: torch/optim/optimizer.py).
+"""Optimizer: the base class of optimizers: parameter groups, state, hooks, checkpoints (torch/optim/optimizer.py).
 
-An optimizer of one's own derives from it and writes `step` in tensors, under `no_grad`; the optimizers of this package
-are update rules that run as one program for each group (rule.py).  Invariants: the state belongs to parameters by
+An optimizer of one's own derives from it and writes `step` in tensors, under `no_grad`; the optimizers of this package,
+except LBFGS, are update rules that run as compiled programs (rule.py).  Invariants: the state belongs to parameters by
 identity, and dictionaries have PyTorch's layout, so that a checkpoint of one library resumes in the other.
 """
 

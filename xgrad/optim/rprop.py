@@ -1,4 +1,4 @@
-"""Rprop and ASGD: steps by the sign alone, and averaged parameters (PyTorch: torch/optim/rprop.py, asgd.py)."""
+"""Rprop, ASGD: steps by the signs of gradients, and averaged parameters (PyTorch: torch/optim/rprop.py, asgd.py)."""
 
 from typing import Any, ClassVar
 

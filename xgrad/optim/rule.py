@@ -1,4 +1,4 @@
-"""Rules: an optimizer's step as one XLA program for each group, which writes parameters and state in place.
+"""Rule: an optimizer's formulas as two pure functions; `apply` compiles them to programs that update a group in place.
 
 A rule is two pure functions over arrays, in PyTorch's formulas:
 

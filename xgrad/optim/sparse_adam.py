@@ -1,4 +1,4 @@
-"""SparseAdam: Adam of the rows that a sparse gradient has (PyTorch: torch/optim/sparse_adam.py)."""
+"""SparseAdam: Adam that updates only the rows that a sparse gradient has (PyTorch: torch/optim/sparse_adam.py)."""
 
 import functools
 from types import SimpleNamespace

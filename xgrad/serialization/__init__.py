@@ -1,11 +1,12 @@
-"""xgrad.save and xgrad.load: tensors and plain data as files without executable content.
+"""xgrad.save and xgrad.load: tensors and other values as files; by default `load` runs no code of a file's.
 
 A file of `save` is a safetensors file: storages are its tensors, and its metadata has under "xgrad" a JSON text that
 describes how the value is made of them (`_tree.py`), so that every reader of safetensors can open it.  `load` reads
 those, other safetensors files, and files of `torch.save` (`_torch_file.py`, `_legacy_file.py`).
 
 Invariants: a file is checked as a whole before the first tensor is made of it; a file that is written takes its name
-when it is complete, and until then the old one stays.  (PyTorch: torch/serialization.py.)
+when it is complete, and until then the old one stays (a device, a pipe and a file with several names are written
+into).  (PyTorch: torch/serialization.py.)
 """
 
 import mmap as _mmap

@@ -1,4 +1,4 @@
-"""Files of `torch.save` before PyTorch 1.6, and of `_use_new_zipfile_serialization=False`: pickles, then storages.
+"""Reads files of `torch.save` before PyTorch 1.6 (also `_use_new_zipfile_serialization=False`): pickles, then storages.
 
     magic number | version | the machine | the value | keys of storages | for each key: its length and its elements
 

@@ -1,4 +1,4 @@
-"""Places: the devices of a file's storages, by `map_location` (PyTorch: serialization.py, `_get_restore_location`)."""
+"""Places: chooses the device of each storage in a loaded file, by `map_location` (PyTorch: `_get_restore_location`)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,7 @@
-"""The last step of loading: storages and descriptions of tensors become tensors, independent of the file.
+"""restored: the last step of `load`, which makes tensors of a file's storages and of its descriptions of tensors.
 
-Invariant: every description is checked against its storage before the first array is put on a device.
+Invariants: the tensors share no memory with the file; every description is checked against its storage before the
+first array is put on a device.
 """
 
 from math import prod

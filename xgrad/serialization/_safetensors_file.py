@@ -1,4 +1,4 @@
-"""The layout of a safetensors file: 8 bytes with the length of the header, the header (JSON), the data.
+"""Reads and checks safetensors files: 8 bytes with the length of the header, the header (JSON), the data.
 
 Invariant: the result of `contents` has been checked against the bytes of the file: each tensor is where the header
 says, they follow each other without gaps or overlaps, and nothing is left over.  Only numbers and names are taken from

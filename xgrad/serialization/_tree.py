@@ -1,4 +1,6 @@
-"""The file of `xgrad.save`: a safetensors file whose metadata have, under "xgrad", a JSON object:
+"""encoded, decoded: turn a value into the JSON in a file of `xgrad.save`, and back; storages are the file's tensors.
+
+The file is a safetensors file whose metadata have, under "xgrad", a JSON object:
 
     {"version": 1,
      "value": the value, in which a tensor is ["tensor", its number],

@@ -1,4 +1,4 @@
-"""The pickle in a file of `save`: with weights only, of plain data and of classes that the user has named.
+"""Reads the pickle in a file of `xgrad.save`; with weights only, it takes plain data and classes that the user named.
 
 (PyTorch: torch/_weights_only_unpickler.py.)
 """

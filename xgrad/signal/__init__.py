@@ -1,4 +1,4 @@
-"""PyTorch's `torch.signal`: window functions."""
+"""xgrad.signal, PyTorch's `torch.signal`: the module of window functions."""
 
 from ..base.missing import missing as _missing
 from . import windows as windows

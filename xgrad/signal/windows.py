@@ -1,4 +1,4 @@
-"""PyTorch's `torch.signal.windows`: the functions declared in that namespace."""
+"""xgrad.signal.windows, PyTorch's `torch.signal.windows`: the window functions that ops/signal/windows.py declares."""
 
 from ..base.missing import missing as _missing
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS

@@ -1,4 +1,4 @@
-"""Sparse gradients: an embedding makes them, and recorded operators pass them on.
+"""Makes the sparse gradient of an embedding, and computes gradients of recorded operators from a sparse one.
 
 An embedding's gradient has one entry for each number that was looked up.  (PyTorch: embedding_sparse_backward.)
 """

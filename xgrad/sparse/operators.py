@@ -1,7 +1,8 @@
-"""Operators on sparse tensors: a table by name, and the rules of the gradients.
+"""Runs operators (add, mul, mm, sum, ...) on sparse tensors, by a table of functions, and differentiates them.
 
-An operator that is not in the table is an error; but for the operators of gradients, which no user calls, sparse
-arguments are made dense.  Loaded with the first sparse tensor.  (PyTorch: SparseTensorMath.cpp, derivatives.yaml.)
+An operator that is neither in the table nor in KEEP_ZERO is an error; but for the operators of gradients, which no user
+calls, sparse arguments are made dense.  Loaded with the first sparse tensor.
+(PyTorch: SparseTensorMath.cpp, derivatives.yaml.)
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.special`: the operators declared in that namespace."""
+"""xgrad.special, PyTorch's `torch.special`: the operators that ops/ declares in that namespace."""
 
 from ..base.missing import missing as _missing
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS

@@ -1,4 +1,4 @@
-"""Tensors in JAX's pytrees: a node with one leaf, its array.
+"""Registers Tensor with JAX's pytrees, as a node with one leaf, its array.
 
 So `jax.tree.map`, `jax.device_put`, `jax.block_until_ready`, `jax.jit` and the other transformations accept tensors
 wherever they accept arrays.  Their results have no history, as if they had been `detach()`ed.

@@ -1,4 +1,4 @@
-"""Modules named torch that are xgrad, for programs and packages that import torch themselves.
+"""as_torch and its parts: xgrad as a module named torch, for programs and packages that import torch themselves.
 
 enter.py             `as_torch()`: puts them into `sys.modules`, and takes them out again
 finder.py            finds torch and torch.nn, torch.optim, ... when they are imported

@@ -1,7 +1,7 @@
-"""as_torch(borrow=True): modules that PyTorch has in pure Python, and xgrad has not, run from its files over xgrad.
+"""as_torch(borrow=True): runs PyTorch's own Python files over xgrad, for some modules that xgrad lacks.
 
-PyTorch itself is not imported: the files are, under their own names, and what they import is xgrad.  A convenience for
-packages; nothing of xgrad depends on it.
+`LENT` names the modules.  PyTorch itself is not imported: the files are, under their own names, and what they import is
+xgrad.  A convenience for packages; nothing of xgrad depends on it.
 """
 
 import importlib.util

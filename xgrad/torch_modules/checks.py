@@ -1,4 +1,4 @@
-"""`torch._check` and its like: conditions that a program states (PyTorch: torch/__init__.py).
+"""torch._check, torch._check_index, ...: raise an error unless a condition holds (PyTorch: torch/__init__.py).
 
 `_check_tensor_all` takes a condition whose value is being traced for true, as PyTorch's compiler does.
 """

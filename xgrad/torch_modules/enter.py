@@ -1,4 +1,4 @@
-"""as_torch: from here on, or within a block, `import torch` imports xgrad."""
+"""as_torch: makes `import torch` import xgrad, from its call on or within a `with` block."""
 
 import sys
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""The finder that gives `import torch.X` xgrad's modules, and reports to packaging tools that torch is installed."""
+"""TorchFinder: gives `import torch.X` xgrad's modules, and tells packaging tools that torch is installed."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module

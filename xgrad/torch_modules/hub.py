@@ -1,4 +1,4 @@
-"""torch.hub: state dictionaries by their addresses, kept in a folder (PyTorch: torch/hub.py).
+"""torch.hub: downloads state dictionaries by their addresses into a folder (PyTorch: torch/hub.py).
 
 Functions that download code and run it are refused.
 """

@@ -1,4 +1,4 @@
-"""Values that packages written for PyTorch read from it, and which xgrad itself does not need."""
+"""Names of PyTorch that packages import and xgrad does not need: TorchVersion, _parse_to, _ntuple, ..."""
 
 import functools
 import multiprocessing

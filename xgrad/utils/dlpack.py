@@ -1,4 +1,4 @@
-"""Arrays of other libraries without a copy, by the DLPack protocol (PyTorch: torch/utils/dlpack.py).
+"""from_dlpack, to_dlpack: share memory with other libraries' arrays, by DLPack (PyTorch: torch/utils/dlpack.py).
 
 Invariant: JAX gets only arrays that it takes as they are.  It would narrow 64-bit numbers while its 64-bit mode is off,
 preserve a transposed layout (from 0.8 on), and share memory though a copy was asked for (0.10): so the other library's

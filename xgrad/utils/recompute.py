@@ -1,4 +1,4 @@
-"""Recomputation: a checkpoint replaces saved tensors by holders, and computes their values again (use_reentrant=False).
+"""run_checkpointed: `checkpoint(use_reentrant=False)`, which saves holders, and computes their values in backward.
 
     forward                                   backward runs a node of the block
     each saved tensor ──pack──► Holder        unpack(holder): run the function once more on the saved inputs;

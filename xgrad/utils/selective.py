@@ -1,4 +1,4 @@
-"""Checkpoints that save the results of some operators, and that log the operators.
+"""Selective checkpoints, which save the results of some operators; and checkpoints that log operators (`debug=True`).
 
 Both are operator modes (dispatch/operator_modes.py): pairs of contexts, one for the function's first run and one for
 its recomputation.  The i-th call of an operator in the recomputation is the i-th of the first run; a saved result is

@@ -1,4 +1,4 @@
-"""Views on devices without strides: chains of view operations, replayed on a base and written back through."""
+"""Views of tensors on devices without strides: chains of steps, which read a base's array and write into it."""
 
 from . import named as named
 from .tracking import tracking as tracking

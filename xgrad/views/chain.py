@@ -1,4 +1,6 @@
-"""ViewChain: a view on a device without strides, as a list of view steps that are replayed on its root array.
+"""ViewChain: a view on a device without strides, as a list of steps (Slice, Permute, ...) applied to a base's array.
+
+The base's array is the *root*; to apply the steps is to *replay* them.
 
 Invariants:
 * A chain is interned and immutable: equal views of roots of one shape and dtype are one object, and every property of

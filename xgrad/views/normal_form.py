@@ -1,11 +1,11 @@
-"""The rewriting rules that bring a view chain into normal form.
+"""combine: the rules that rewrite a view chain (chain.py) to its normal form, so that equal views are equal chains.
 
-`combine` replaces two neighbouring steps by simpler ones.  The rules work towards one order,
+`combine` replaces two neighbouring steps by simpler ones, for ViewChain.  The rules work towards one order,
 
     slice  ──►  permute  ──►  reshape  ──►  the others  ──►  conj, neg
 
-so that a write touches only the elements that the view covers, a chain built in a loop stays one step, and equal views
-are equal chains.  Invariant: each rule removes a step or moves one in that order, so that rewriting ends.
+so that a write touches only the elements that the view covers, and a chain built in a loop stays one step.  Invariant:
+each rule removes a step or moves one in that order, so that rewriting ends.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Finds `as_strided` of a tensor that covers a part of its storage, as a chain that begins at that part.
+"""within: finds the chain from one view to another inside of it, for `as_strided` of a detached part of a storage.
 
 `as_strided` counts elements of the storage.  A detached slice is a base of its own for autograd, which knows only the
 part: a view inside of the part is a view of it.

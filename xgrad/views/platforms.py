@@ -1,4 +1,4 @@
-"""Chooses the forms of view programs that differ by platform, with the compiler's figures that decided.
+"""forms: chooses how views' programs are written for each platform, with the compiler's figures that decided.
 
 The figures are of libtpu 0.0.42's compiler for a v5e, float32: bytes that it counts, and seconds of compiling.
 

@@ -1,7 +1,8 @@
-"""The compiled programs of view chains: replay, write back, adjoint, and update in place.
+"""Program: the jitted functions of a view: read it from its base array, write into that, gradient, update in place.
 
-Invariants: a program depends on steps without their starts, which are its operands; and a program that writes returns
-only the root: with another result XLA would copy the whole of a donated buffer.
+The base array is the root; a view is a chain of steps (chain.py).  Invariants: a program depends on the steps without
+their starts, such as i of `x[i]`, which are operands; and a program that writes returns only the root: with another
+result XLA would copy the whole of a donated buffer.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Storage: the one owner of a root array; version counters; and the proof that a buffer may be donated.
+"""Storage: owns the array that a base and its views share; version counters; the proof that a write may donate it.
 
 Invariants: a write donates the root's buffer to XLA only if nothing else can see it (`write_root`): the array came
 from one of our own kernels, its reference count is the count of an array with one reference, and neither it nor an

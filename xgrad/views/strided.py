@@ -1,4 +1,4 @@
-"""Reading and writing through a TensorGeometry, on arrays without strides: by slices, else by a gather and a scatter.
+"""Reads and writes a view by its TensorGeometry in an array without strides: by slices, else by a gather and a scatter.
 
     sizes (2, 4), strides (3, 6), offset 1 of a root (4, 6) = root[:, 1:5:3].T: lowered to a slice and a transpose
 

@@ -1,4 +1,4 @@
-"""Transaction: one program that writes several roots: all holders have their new values then, or all their old ones.
+"""Transaction: runs a program that writes several tensors: all have their new values then, or all their old ones.
 
     holders ──take──► arrays ──put_aside──► the program ──► results ──settle──► holders
 

@@ -1,4 +1,4 @@
-"""The canonical view operations that change values or dtype: conj, neg, parts of complex numbers, other dtypes.
+"""Steps of view chains that change values or dtype: conj, neg, parts of complex numbers, other dtypes.
 
 Their rules are those that `view_ops.py` lists.  Invariant: as_strided can express none of them, because each changes
 values or their dtype; so `geometric` is false, and a chain with one of them has no single as_strided of its root.

@@ -1,4 +1,4 @@
-"""The canonical view operations that select and move elements: one small frozen class each.
+"""Steps of view chains that select and move elements (Slice, Permute, Reshape, ...): one small frozen class each.
 
 Operations that change values or dtype (conj, real, view(dtype), ...) are in `value_ops.py`.  `named/` turns PyTorch's
 names (`select`, `t`, `squeeze`, ...) into both kinds.  Each step has its rules on arrays and on geometries:

@@ -1,4 +1,4 @@
-"""viz.backward: what the engine would do, as steps to click through.  Nothing runs and nothing changes."""
+"""viz.backward: draws what `loss.backward()` would do, as steps to click through.  Nothing runs and nothing changes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""View chains as short texts: a step as a user would write it."""
+"""steps_of: writes each step of a view chain as a user would, for pictures of graphs and storages."""
 
 from typing import Any
 

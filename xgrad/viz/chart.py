@@ -1,4 +1,4 @@
-"""Chart: bars along the time, a row for each queue; the picture of a backend's timeline."""
+"""Chart: draws bars along the time, a row for each queue, for a backend's timeline."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The places within each row of a layered layout: near the neighbours, in the row's order, and never too close.
+"""coordinates: places the boxes of a layered layout within their rows: near their neighbours, never too close.
 
 For one row this is a least-squares problem with an exact solution: min Σ wᵢ (xᵢ - dᵢ)² under xᵢ₊₁ - xᵢ ≥ gᵢ.  With
 the gaps subtracted it is isotonic regression, which pools neighbours that violate the order (Barlow et al. 1972).

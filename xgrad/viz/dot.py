@@ -1,4 +1,4 @@
-"""DOT of a scene, for graphviz and for programs that read its language."""
+"""dot: writes a picture's scene in DOT, graphviz's language, for `Drawing.dot()`."""
 
 from .scene import Box, Scene
 

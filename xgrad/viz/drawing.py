@@ -1,4 +1,4 @@
-"""Drawing, which each function of xgrad.viz returns: a picture in a notebook, a text in a terminal, files."""
+"""Drawing: the result of each function of xgrad.viz: a picture in a notebook, a text in a terminal, files."""
 
 import os
 from html import escape

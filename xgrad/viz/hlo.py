@@ -1,9 +1,9 @@
-"""XLA's optimized programs as drawings (scene.py), from the text that JAX gives of them: fusions, their parts, bytes.
+"""Reads XLA's optimized programs from the text that JAX gives of them, and draws them: fusions, their parts, bytes.
 
     %add_tanh_fusion = f32[32,16]{1,0} fusion(%dot, %b), kind=kLoop, calls=%fused_computation.5, metadata={op_name=...}
 
-Only names, shapes, opcodes, operands, `calls=` and `op_name=` are read, which have been stable for years; everything
-else is ignored.
+The drawing (scene.py) needs only names, shapes, opcodes, operands, `calls=` and `op_name=`, which have been stable for
+years; the other attributes stay as text in `Instruction.rest`, for chips/ and backends/collectives.py.
 """
 
 import re

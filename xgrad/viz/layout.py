@@ -1,4 +1,4 @@
-"""Layout: places for the boxes, edges and labels of a scene, in layers (Sugiyama, Tagawa and Toda 1981).
+"""layout: places the boxes, edges and labels of a picture in layers (Sugiyama, Tagawa and Toda 1981).
 
     ranks.py        each box gets a row; all edges run on
     here            an edge over several rows gets a point in each of them, its label one of its own

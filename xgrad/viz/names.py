@@ -1,4 +1,4 @@
-"""The names of tensors in a picture: the names in `params`, else of the caller's variables."""
+"""names_for: finds tensors' names for a picture: the names in `params`, else of the caller's variables."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The order within each row of a layered layout: few crossings, by weighted medians and exchanges of neighbours.
+"""ordered: orders the boxes in each row of a layered layout for few crossings, by medians and exchanges of neighbours.
 
 (Gansner, Koutsofios, North and Vo, A technique for drawing directed graphs, 1993.)
 """

@@ -1,4 +1,4 @@
-"""HTML that shows a picture step by step: buttons, arrow keys, a slider.
+"""HTML that plays a backward pass on the picture of its graph, for viz.backward: buttons, arrow keys, a slider.
 
 Self-contained: the steps are data of a short script, which writes text by `textContent` only.  Each player has an id of
 its own, and the script looks for it once, so that several share a page, and a cell's output that is shown twice works

@@ -1,4 +1,4 @@
-"""Ranks of a layered layout (Sugiyama, Tagawa and Toda 1981): each box gets a row, and all edges run downwards."""
+"""ranks: gives each box of a layered layout a row, so that all edges run downwards (Sugiyama, Tagawa and Toda 1981)."""
 
 
 def ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Read the values that a node saved for backward without unpacking: no hook is called, nothing evaluated or checked."""
+"""saved_of: reads the values that a node saved for backward, for pictures, without unpacking or evaluating anything."""
 
 from math import prod
 from typing import Any, NamedTuple

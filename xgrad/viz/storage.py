@@ -1,4 +1,4 @@
-"""viz.storage: the tensors that share a storage, the chains of the views among them, and which of them are stale."""
+"""viz.storage: draws the tensors that share a storage, the chains of the views among them, and which are stale."""
 
 import gc
 from typing import Any

@@ -1,4 +1,4 @@
-"""SVG of a layout: readable without a style sheet, and themed by CSS variables where there is one.
+"""svg: writes a picture as SVG, readable without a style sheet, and themed by CSS variables where there is one.
 
 Each shape has the light theme's colours as attributes, for programs that know no variables (Inkscape, LaTeX's
 converters); classes put the variables in their place.  The dark theme follows the reader's system, JupyterLab, VS Code

@@ -1,4 +1,4 @@
-"""Text of a scene, for a terminal: a line for each box, from the top down."""
+"""text: writes a picture's scene as text for a terminal: a line for each box, from the top down."""
 
 from .scene import Box, Edge, Scene
 

@@ -1,4 +1,4 @@
-"""The widths of texts, from a table of glyph widths, so that a layout needs no font and no browser.
+"""width: measures texts by a table of glyph widths, so that a layout needs no font and no browser.
 
 The tables are Helvetica's, whose widths Arial, Liberation Sans and Nimbus Sans share, in thousandths of the font
 size.  A page may show another font: an SVG text says the width that was measured (`textLength`), and is fitted to it.

@@ -1,7 +1,7 @@
-"""is_early: decides if the host computes a constant or random numbers: the first of each shape, instead of compiling.
+"""is_early: tells factories and random operators to compute a result on the host, while a shape is new.
 
 A program of one constant takes 20 ms to compile, one of random numbers 100 ms and more.  A model has such a program for
-each shape of its weights, and most of them run once.
+each shape of its weights, and most of them run once.  So the first results of each shape come from NumPy.
 """
 
 from math import prod

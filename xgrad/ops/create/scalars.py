@@ -1,4 +1,4 @@
-"""Conversion of Python numbers to a dtype, by PyTorch's rules.
+"""Converts Python numbers to a tensor's dtype, with PyTorch's overflow errors, for operators that take numbers.
 
 Invariant: a number that does not fit raises an error before anything is changed (c10::overflows, c10::Scalar::to).  A
 number that a narrower dtype can only represent differently is not an overflow: fractions are truncated, -1 becomes the

@@ -1,6 +1,6 @@
-"""empty_strided, new_empty_strided, empty_permuted: tensors with given strides.
+"""empty_strided, new_empty_strided, empty_permuted: make tensors with given strides.
 
-XLA's arrays have no strides, so each is a view of a contiguous storage.
+XLA's arrays have no strides, so each result is a view of a contiguous storage.
 """
 
 from math import prod

@@ -1,6 +1,6 @@
 """`x[index]` and `x[index] = value`, by PyTorch's rules.
 
-Integers, slices, None and Ellipsis make a view: one look-up in the view chain if it was made before.  Tensors, lists
+Integers, slices, None and Ellipsis make a view, by one look-up if it was made before (views/chain.py).  Tensors, lists
 and masks make an `index` of that view; its result is in place of the indexed dimensions if these are adjacent, else in
 front.  An integer is a view even beside a tensor, so it never counts as an advanced index (in NumPy it does).
 """

@@ -1,7 +1,7 @@
-"""gather and scatter: an index tensor of the input's rank gives each element its place along one dimension.
+"""gather, scatter, scatter_add, scatter_reduce, ...: read and write elements by an index tensor along one dimension.
 
-For duplicates of an index `scatter` keeps one element, the one that the device writes last; the other operators combine
-them.
+The index tensor has the input's rank, and gives each element its place.  For duplicates of an index `scatter` keeps one
+element, the one that the device writes last; the other operators combine them.
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""Linear algebra: products, decompositions, solvers (PyTorch: torch.linalg, LinearAlgebra.cpp)."""
+"""Operators of linear algebra: products, decompositions, solvers (PyTorch: torch.linalg, LinearAlgebra.cpp)."""

@@ -1,4 +1,4 @@
-"""xgrad.linalg: the Cholesky decomposition, its inverse and solving with it.
+"""cholesky, cholesky_ex, cholesky_inverse, cholesky_solve: the Cholesky decomposition, and solving with its factor.
 
 The gradient saves the factor (PyTorch: cholesky_backward, FunctionsManual.cpp).
 """

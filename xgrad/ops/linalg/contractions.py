@@ -1,4 +1,4 @@
-"""Contractions of many tensors: einsum, tensordot, multi_dot.
+"""einsum, tensordot, linalg.multi_dot, chain_matmul: sums of products of several tensors.
 
 All are linear in each operand, so an operand is saved only if another one's gradient is wanted.
 """

@@ -1,4 +1,4 @@
-"""The determinant with its derivatives, which hold for singular matrices too.
+"""determinant: `jnp.linalg.det` with derivatives that hold for singular matrices too, for `xgrad.linalg.det`.
 
 The derivative with respect to an element is its cofactor, a polynomial, so that all derivatives of a determinant exist.
 JAX's derivative supposes that only the last pivot vanishes: where another one does, as in diag(0, 2), it is

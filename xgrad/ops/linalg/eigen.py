@@ -1,4 +1,4 @@
-"""xgrad.linalg: eigenvalues and eigenvectors, of Hermitian and of general matrices.
+"""xgrad.linalg: eig, eigh, eigvals, eigvalsh, the eigenvalues and eigenvectors of general and of Hermitian matrices.
 
 Eigenvectors are fixed up to their phase, and have a derivative where eigenvalues are distinct.  The gradients save the
 result, as PyTorch's do (linalg_eig_backward, FunctionsManual.cpp): equal eigenvalues make the gradient of vectors NaN

@@ -1,4 +1,4 @@
-"""xgrad.linalg: LU decompositions with partial pivoting, packed and unpacked, and solving with them.
+"""xgrad.linalg: LU decompositions with partial pivoting (lu, lu_factor, lu_unpack), and solving with them (lu_solve).
 
 Pivots are LAPACK's and PyTorch's: 1-based int32, the row with which each row was exchanged.
 """

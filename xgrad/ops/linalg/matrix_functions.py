@@ -1,8 +1,8 @@
-"""xgrad.linalg: determinants, inverses, solvers, powers and exponentials.
+"""xgrad.linalg: det, inv, solve, matrix_power, matrix_exp, cond, vander and their variants.
 
 A formula stands where the saved result makes the gradient cheaper than the derived one (`inv`, `solve`); the rest is
 derived from `jax.numpy.linalg` and `jax.scipy.linalg`.  A matrix that cannot be inverted or factorized raises
-`LinAlgError`, which waits for the result; the forms `*_ex` don't.
+`LinAlgError`, and the check waits for the result; the forms `*_ex` return a code instead.
 (PyTorch: aten/src/ATen/native/BatchLinearAlgebra.cpp, torch/csrc/autograd/FunctionsManual.cpp.)
 """
 

@@ -1,1 +1,1 @@
-"""The functions of layers and losses (PyTorch: torch.nn.functional)."""
+"""Operators of layers and losses, the functions of xgrad.nn.functional (PyTorch: torch.nn.functional)."""

@@ -1,4 +1,4 @@
-"""Activations: pointwise functions of layers, gated and normalizing ones (PyTorch: Activation.cpp, SoftMax.cpp).
+"""Activation functions: relu, elu, gelu, silu, glu, rrelu, softmax, ... (PyTorch: Activation.cpp, SoftMax.cpp).
 
 Most derivatives are JAX's: at a kink `jnp.where` picks the branch whose slope PyTorch has there.  Written formulas save
 the result, which the next layer saves anyway.

@@ -1,4 +1,4 @@
-"""Rows by number: embedding, embedding_bag and one_hot (PyTorch: Embedding.cpp, EmbeddingBag.cpp, Onehot.cpp)."""
+"""embedding, embedding_bag: read rows of a weight by number; one_hot (PyTorch: Embedding.cpp, EmbeddingBag.cpp)."""
 
 import warnings
 from functools import partial

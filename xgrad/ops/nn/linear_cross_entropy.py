@@ -1,4 +1,4 @@
-"""linear_cross_entropy: a linear layer and the cross entropy of its result, whole or in chunks of the batch.
+"""linear_cross_entropy: the cross entropy of a linear layer's result, computed whole or in chunks of the batch.
 
 In chunks only one chunk's logits exist at a time, in backward too, which computes them again; PyTorch computes the
 gradients in forward and saves them.  (PyTorch: torch/nn/modules/linear_cross_entropy.py.)

@@ -1,5 +1,6 @@
-"""Loss functions of real targets (PyTorch: Loss.cpp); loss functions of class indices are in classification.py,
-those with a margin in margin_loss.py.
+"""mse_loss, huber_loss, kl_div, binary_cross_entropy, ...: losses with real targets (PyTorch: Loss.cpp).
+
+Losses of classes are in classification.py, losses with a margin in margin_loss.py.
 
 Each is one operator, reduction included.  `reduction` is "mean", "sum" or "none"; the older `size_average` and `reduce`
 still say the same.

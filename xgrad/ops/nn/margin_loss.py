@@ -1,4 +1,4 @@
-"""Losses with a margin: of real targets and of triplets (PyTorch: Loss.cpp); classes are in classification.py."""
+"""hinge_embedding_loss, triplet_margin_loss, ...: losses with a margin, not of classes (PyTorch: Loss.cpp)."""
 
 from collections.abc import Callable
 from typing import Any

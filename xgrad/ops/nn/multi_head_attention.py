@@ -1,4 +1,4 @@
-"""Attention of several heads with its projections (PyTorch: torch/nn/functional.py, multi_head_attention_forward).
+"""multi_head_attention_forward: attention of several heads, with its projections (PyTorch: torch/nn/functional.py).
 
 It is composed of `linear`, `scaled_dot_product_attention` and, if the attention weights are wanted, `softmax`.
 """

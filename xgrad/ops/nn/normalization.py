@@ -1,4 +1,4 @@
-"""Normalization: zero mean and unit variance over some dimensions (PyTorch: layer_norm.cpp, Normalization.cpp).
+"""layer_norm, rms_norm, batch_norm, group_norm, ...: scale to variance or mean square 1 (PyTorch: Normalization.cpp).
 
 Backward computes mean and variance again, from the input: only the arguments are saved.  Half precision is computed in
 float32, as in PyTorch.

@@ -1,6 +1,6 @@
-"""Pointwise functions of two arrays beyond arithmetic: angles, logarithms, signs, parts, and `where`.
+"""Pointwise functions of two arrays: atan2, hypot, logaddexp, copysign, gcd, complex, ..., and `where`.
 
-Extrema and bounds are in bounds.py.  (PyTorch: BinaryOps.cpp, TensorCompare.cpp.)
+Arithmetic is in arithmetic.py, `maximum` and `clamp` are in bounds.py.  (PyTorch: BinaryOps.cpp, TensorCompare.cpp.)
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Signs, exponents and powers of two, from the bits of floating-point numbers.
+"""signbit, copysign, frexp, ldexp of JAX arrays, from the bits of floating-point numbers, for the operators.
 
 JAX takes the bits of float64 as int64, whose shifts and masks a TPU's compiler refuses ("Binary op
 shift-right-arithmetic with different element types"); there they are uint64.

@@ -1,4 +1,4 @@
-"""The larger and the smaller of two elements, and bounds: `maximum`, `fmax`, `clamp` and their like.
+"""maximum, minimum, fmax, fmin, clamp, clamp_min, clamp_max: the larger or smaller of two elements, and bounds.
 
 Ties: `maximum` and `minimum` halve the gradient, `fmax`, `fmin` and `clamp` give it to `input`.
 (PyTorch: BinaryOps.cpp, TensorCompare.cpp.)

@@ -1,6 +1,6 @@
-"""Comparisons, tests of values, logic and bits: results without gradients (PyTorch: TensorCompare.cpp, BinaryOps.cpp).
+"""eq, lt, isclose, isnan, isin, logical_and, bitwise_or, ...: operators whose results have no gradient.
 
-An in-place form on a tensor with a history makes the gradient zero.
+An in-place form on a tensor with a history makes the gradient zero.  (PyTorch: TensorCompare.cpp, BinaryOps.cpp.)
 """
 
 from collections.abc import Callable

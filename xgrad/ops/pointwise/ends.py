@@ -1,4 +1,4 @@
-"""Functions of JAX arrays, for operators and formulas, that stay right for extreme numbers, on branch cuts, and fused.
+"""quotient, arctan2, unit, ...: functions of JAX arrays that stay right for extreme numbers, for operators' formulas.
 
 JAX's derivative of a quotient has 1 / b², which over- or underflows where the result does not, and XLA makes
 a / (b * b) of two divisions.  Of complex functions XLA forgets the sign of a zero, which says on which side of a

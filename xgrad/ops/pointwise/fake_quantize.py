@@ -1,4 +1,4 @@
-"""Fake quantization, for quantization-aware training: values rounded to a grid of integers, and scaled back.
+"""fake_quantize_per_tensor_affine, ..._per_channel_affine: round values to a scaled grid of integers, for training.
 
 Nothing here is a quantized tensor.  The gradient is the straight-through estimator's: the incoming one where the
 value lies on the grid, 0 where it was cut off.  Scale and zero point have none.

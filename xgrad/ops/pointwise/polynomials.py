@@ -1,4 +1,4 @@
-"""xgrad.special: orthogonal polynomials; each element may have another degree.
+"""xgrad.special: Chebyshev, Hermite, Laguerre, Legendre polynomials; each element may have another degree.
 
 One recurrence computes them all, and their derivatives to any order: the d-th derivative of
 

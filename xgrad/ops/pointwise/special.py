@@ -1,6 +1,7 @@
-"""Functions of torch.special that torch itself has under no other name, and the incomplete gamma functions.
+"""xgrad.special: entr, erfcx, log_ndtr, zeta, ..., which have no torch.* name; and the incomplete gamma functions.
 
-All are `jax.scipy.special`'s; PyTorch's names, and its derivatives where jax's differ (PyTorch: torch/special).
+Most are `jax.scipy.special`'s under PyTorch's names, with PyTorch's derivatives where jax's differ, and mended where
+jax's values are wrong.  (PyTorch: torch/special.)
 """
 
 import math

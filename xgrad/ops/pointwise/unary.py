@@ -1,4 +1,4 @@
-"""Pointwise functions of one array: a table of name, function, description, aliases and gradient.
+"""Pointwise functions of one array (exp, sin, abs, round, ...), most of them declared from a table.
 
 Functions whose derivative is simplest in terms of their result save that, as PyTorch does; the others save their input
 and are differentiated by JAX.  (PyTorch: UnaryOps.cpp.)

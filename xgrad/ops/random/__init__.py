@@ -1,1 +1,1 @@
-"""Random numbers: keys, factories and samplers, dropout."""
+"""Operators with random numbers: rand, normal, multinomial, bernoulli, dropout and their like, and their keys."""

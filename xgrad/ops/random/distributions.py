@@ -1,4 +1,4 @@
-"""Samples that are made of several draws: binomial numbers, and categories with a gradient (gumbel_softmax).
+"""binomial, and gumbel_softmax, which draws categories with a gradient.
 
 (PyTorch: Distributions.cpp, torch/nn/functional.py.)
 """

@@ -1,6 +1,7 @@
-"""Functions that draw numbers inside of a program: from a key, or from words that the host made of a key.
+"""uniform, normal, exponential, integers: draw numbers in a compiled program, for the random operators.
 
-Words (`keys.draw_words`) have two dimensions, (1, numel), a key has one.
+The `key` is a key of jax.random, with one dimension; or it is random bits that the host made of a key, as 32-bit words
+of shape (1, numel) (`keys.draw_words`).
 """
 
 from collections.abc import Callable

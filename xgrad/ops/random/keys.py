@@ -1,7 +1,7 @@
-"""draw_key: draws the key that a random operator takes as an argument; in vmap a key for each entry.
+"""draw_key, draw_words, draw_early: give random operators their PRNG key, or numbers that the host makes of it.
 
-The first numbers of a kind come from the host (create/host_first.py): `draw_early` returns the numbers,
-`draw_words` the random words that a program makes into numbers.
+The first numbers of each operator and shape come from the host (create/host_first.py): `draw_early` returns the
+numbers, `draw_words` the random bits, as 32-bit words, that a program makes into numbers.
 """
 
 import functools

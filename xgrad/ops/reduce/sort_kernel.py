@@ -1,4 +1,4 @@
-"""The order of elements along a dimension: the one sort behind sort, topk, median, kthvalue and mode.
+"""ordered: sorts elements and their indices along a dimension, for sort, topk, median, kthvalue, mode, ...
 
 XLA's CPU sorts pairs, and floats, by a comparator that it calls for each comparison; it sorts integers directly.  So on
 a CPU an element of up to 32 bits and its position become one 64-bit integer: the high bits compare as the element does,

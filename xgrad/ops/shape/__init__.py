@@ -1,1 +1,1 @@
-"""Operators that move elements without computing, and the view operations."""
+"""Operators that move elements without computing (cat, pad, roll, ...), and the view operations (select, view, ...)."""

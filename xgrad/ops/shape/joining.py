@@ -1,4 +1,4 @@
-"""Tensors joined to one: cat, stack and its kin, block_diag, cartesian_prod, combinations.
+"""cat, stack, hstack, vstack, ...: join tensors to one; and block_diag, cartesian_prod, combinations.
 
 All are linear; backward cuts the gradient of the result into the gradients of its parts, and adds where parts repeat.
 """

@@ -1,4 +1,4 @@
-"""Operators that move elements without computing: clone, repeat, flip, roll, triangles, diagonals.
+"""clone, repeat, tile, flip, rot90, roll, tril, triu, diag, ...: operators that copy elements to other places.
 
 All are linear with constant coefficients, so none saves its input: backward is the function's transpose (`transposed`).
 """

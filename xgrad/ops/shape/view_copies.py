@@ -1,4 +1,4 @@
-"""Copies named after views (`narrow_copy`), and writes into views of a copy (`select_scatter`).
+"""narrow_copy, select_copy, ...: copies of views; select_scatter, ...: copies of tensors with a view overwritten.
 
 Tables over the declared views: a copy is the view, cloned; a scatter is a write into the view of a clone.
 """

@@ -1,6 +1,6 @@
 """The view operations of PyTorch that return one view of one tensor, as functions, methods and in-place methods.
 
-Each is one line over `dispatch/view.py`: PyTorch's arguments as the key of the view, and the name of its node.
+Most are one call of `dispatch/view.py`: PyTorch's arguments as the key of the view, and the name of its node.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The short-time Fourier transform and its inverse: frames of a signal, times a window, transformed.
+"""stft, istft: the short-time Fourier transform, of frames of a signal times a window, and its inverse.
 
 Frames are made of slices of whole hops side by side, so neither they nor their sum (`_overlapped`, the transpose) need
 a gather or a scatter.  (PyTorch: SpectralOps.cpp, torch/functional.py.)

@@ -1,1 +1,1 @@
-"""Sparse layouts: constructors, and methods of every Tensor.  The first sparse tensor imports `xgrad.sparse`."""
+"""sparse_coo_tensor, to_sparse, ...: make, convert and read sparse tensors.  The first one imports `xgrad.sparse`."""

@@ -1,6 +1,7 @@
-"""Compressed sparse layouts: constructors, and methods of every Tensor, which don't import the sparse tensors' classes.
+"""sparse_csr_tensor, to_sparse_csr, crow_indices, ...: make and read sparse matrices of layouts csr, csc, bsr, bsc.
 
-The class is in `sparse/compressed_tensor.py`.  (PyTorch: SparseCsrTensor.cpp, ValidateCompressedIndicesCommon.h.)
+The class is in `sparse/compressed_tensor.py`, which is imported when the first sparse tensor is made.
+(PyTorch: SparseCsrTensor.cpp, ValidateCompressedIndicesCommon.h.)
 """
 
 from typing import Any

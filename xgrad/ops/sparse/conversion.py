@@ -1,4 +1,4 @@
-"""Conversions between dense and sparse_coo tensors, and methods of every Tensor, which don't import the sparse class.
+"""sparse_coo_tensor, to_sparse, to_dense, coalesce, indices, values, ...: make, convert and read sparse_coo tensors.
 
 The class is in `sparse/tensor.py`, which is imported (and `jax.experimental.sparse` with it) when the first sparse
 tensor is made.  (PyTorch: SparseTensor.cpp, TensorConversions.cpp.)

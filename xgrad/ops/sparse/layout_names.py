@@ -1,4 +1,4 @@
-"""Names of layouts: checks of `layout=` arguments, and the names in error messages."""
+"""layout_of, named_layout: check a `layout=` argument, and name a layout in an error message, for sparse tensors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Helpers for the indices and values of sparse tensors: dense tensors without history, read on the host if asked."""
+"""Helpers for the dense tensors (indices, values) of sparse tensors: checks, copies, values on the host."""
 
 from collections.abc import Callable
 from typing import Any

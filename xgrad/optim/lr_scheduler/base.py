@@ -1,4 +1,4 @@
-"""LRScheduler: the steps that all schedules share (PyTorch: torch/optim/lr_scheduler.py, LRScheduler).
+"""LRScheduler: the base class of learning rate schedules (PyTorch: torch/optim/lr_scheduler.py, LRScheduler).
 
 Invariant: `_last_lr` and `base_lrs` share no memory with the groups' rates, which may be tensors that are written.
 """

@@ -1,4 +1,4 @@
-"""Schedules with cycles of the rate, and of momentum against it (Smith, https://arxiv.org/abs/1506.01186)."""
+"""CyclicLR, OneCycleLR: cycles of the learning rate, and of momentum against it (https://arxiv.org/abs/1506.01186)."""
 
 import math
 import types

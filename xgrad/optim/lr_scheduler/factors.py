@@ -1,4 +1,4 @@
-"""Schedules that multiply all rates by one factor in each epoch."""
+"""StepLR, MultiStepLR, ConstantLR, LinearLR, ExponentialLR, PolynomialLR: multiply all rates by one factor."""
 
 from bisect import bisect_right
 from collections import Counter

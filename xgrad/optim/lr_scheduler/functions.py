@@ -1,4 +1,4 @@
-"""LambdaLR and MultiplicativeLR: schedules whose factors come from functions of the user's."""
+"""LambdaLR, MultiplicativeLR: schedules that multiply the rates by factors from the user's functions."""
 
 import types
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau: lower rates when a measure stops improving."""
+"""ReduceLROnPlateau: lowers the learning rates when a measure, such as the loss, stops improving."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""Datasets, samplers and the data loader (PyTorch: torch.utils.data)."""
+"""xgrad.utils.data: datasets, samplers and DataLoader (PyTorch: torch.utils.data)."""
 
 from .dataloader import DataLoader as DataLoader
 from .dataloader import default_collate as default_collate

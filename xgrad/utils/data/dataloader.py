@@ -1,4 +1,4 @@
-"""DataLoader: batches of a dataset (PyTorch: torch/utils/data/dataloader.py).
+"""DataLoader: iterates over a dataset in batches (PyTorch: torch/utils/data/dataloader.py).
 
 Invariant: batches come in the sampler's order, with and without workers.
 """

@@ -1,7 +1,7 @@
-"""PyTorch's names for views, with PyTorch's arguments, defaults and errors, turned into canonical view steps.
+"""PyTorch's view functions (select, permute, expand, ...): they check arguments and add steps to a `ViewChain`.
 
-Invariant: every wrong argument raises here, before anything is changed; the resulting steps are in bounds.  The
-messages have the phrases of aten/src/ATen/native/TensorShape.cpp.
+The table below declares them for `ViewChain.view`.  Invariant: every wrong argument raises here, before anything is
+changed; the resulting steps are in bounds.  The messages have the phrases of aten/src/ATen/native/TensorShape.cpp.
 """
 
 from ..chain import declare_views

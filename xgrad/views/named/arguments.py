@@ -1,4 +1,4 @@
-"""Sizes, dimensions and bounds of a slice, as callers write them: ints, one sequence or several arguments; checked.
+"""Checks sizes, dimensions and slice bounds as callers write them: ints, one sequence or several arguments.
 
 Invariant: the results are in bounds and counted from 0.  The messages are PyTorch's.
 """

@@ -1,4 +1,4 @@
-"""as_strided, conj and neg, parts of complex numbers, other dtypes: each extends a ViewChain by another reading.
+"""as_strided, conj, real, imag, view(dtype), ...: view functions that add steps to a ViewChain.
 
 Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
 the longer chain.  `as_strided` begins at the storage anew.

@@ -1,4 +1,4 @@
-"""view, reshape, flatten, unflatten, squeeze, unsqueeze, expand: each extends a ViewChain by steps to other sizes.
+"""view, reshape, flatten, unflatten, squeeze, unsqueeze, expand: view functions that add steps to a ViewChain.
 
 Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
 the longer chain; `reshape` and `flatten` return None if only a copy has these sizes.

@@ -1,4 +1,4 @@
-"""select, narrow, slice, basic indexing, diagonal, unfold: each extends a ViewChain.
+"""select, narrow, slice, basic indexing, diagonal, unfold: view functions that add steps to a ViewChain.
 
 A ViewChain holds the steps from a storage to a view (../chain.py).  Each function checks its arguments as PyTorch does
 and returns the chain with more steps.

@@ -1,4 +1,4 @@
-"""permute, transpose, t, T, mT, H, mH, adjoint, movedim: each extends a ViewChain by another order of the dimensions.
+"""permute, transpose, t, T, mT, H, mH, adjoint, movedim: view functions that add steps to a ViewChain.
 
 Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
 the longer chain.

@@ -1,4 +1,4 @@
-"""Collation: a list of samples becomes one batch (PyTorch: torch/utils/data/_utils/collate.py).
+"""default_collate, default_convert: make one batch of a list of samples (PyTorch: torch/utils/data/_utils/collate.py).
 
 Numbers and arrays are stacked by NumPy, so a batch is one transfer.  Tensors are stacked by one program; rows of one
 tensor, as `data[i]` gives them, are read by one gather.

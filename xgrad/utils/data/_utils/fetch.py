@@ -1,4 +1,4 @@
-"""Fetchers: the samples of one batch, collated (PyTorch: torch/utils/data/_utils/fetch.py)."""
+"""MapFetcher, IterableFetcher: read the samples of one batch for DataLoader, and collate them (PyTorch: fetch.py)."""
 
 from collections.abc import Callable
 from typing import Any

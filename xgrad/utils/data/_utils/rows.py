@@ -1,6 +1,7 @@
-"""Views of one storage that differ in their starts only, read together: the stack of `data[i]` for many i.
+"""gathered: stacks views of one storage, such as `data[i]` for many i, in one read, for DataLoader's collation.
 
-Read one by one, each view would be a launch: 64 rows of 784 numbers and their stack take 11 ms, and together a tenth.
+The views differ in their starts only.  Read one by one, each would be a launch: 64 rows of 784 numbers and their stack
+take 11 ms, and together a tenth.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Workers: threads that read and collate batches ahead (PyTorch: torch/utils/data/_utils/worker.py, processes there).
+"""Worker: a thread that reads and collates batches ahead for DataLoader (PyTorch: worker.py, processes there).
 
 Threads, because a process that has started XLA can't be forked safely, and a spawned one can't import what was defined
 in a notebook; decoding, reading and NumPy's work release Python's lock.  A dataset whose Python code itself is the cost
