@@ -172,6 +172,24 @@ PACKAGE = """
         _count += 1
         return x * _count
 
+    class Decided:
+        def __init__(self):
+            self.__dict__.update(kind=None, count=0, sizes=[])  # a dictionary that the collector tracks
+
+        def __getattribute__(self, name):
+            super().__getattribute__("__dict__").get("other")
+            return super().__getattribute__(name)
+
+    def more(x, config):
+        names = vars(config)
+        names["count"] += 1
+        return x
+
+    def decides(x, config):
+        if config.kind is None:
+            config.kind = "double"
+        return x * 2 if config.kind == "double" else x
+
     def caches(x):
         global _cache
         if _cache is None:
@@ -375,6 +393,23 @@ def test_a_package_that_remembers_is_traced_again(package):
     assert compiled.metrics().traces == 2
     package._cache = 5.0
     assert compiled(x).tolist() == [5.0] * 3
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["an object", "of a module"])
+def test_an_attribute_that_a_package_decides_once(package, within):
+    """Its code asks the object's `__dict__`: that was a change of a dictionary without a guard, and refused."""
+    config = package.Decided()
+    module = xgrad.nn.Module()
+    module.config = config
+    compiled = xgrad.compile(lambda x: package.decides(x, module.config if within else config))
+    x = xgrad.ones(3)
+    assert [compiled(x).tolist()[0] for _ in range(3)] == [2.0] * 3
+    assert config.kind == "double"
+    config.kind = "other"
+    assert compiled(x).tolist() == [1.0] * 3
+    with pytest.raises(NotImplementedError, match="'?count'?"):
+        xgrad.compile(lambda x: package.more(x, config))(x)
+    assert config.count == 0
 
 
 @pytest.mark.unverified("what a trace appends to a package's list stays, and the eager run after it meets it")

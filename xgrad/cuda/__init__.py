@@ -82,8 +82,8 @@ def get_device_name(device: Any = None) -> str:
     return _gpu(device).device_kind
 
 
-def is_bf16_supported() -> bool:
-    """Return True if there is a GPU: XLA computes in bfloat16 on all of them."""
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Return True if there is a GPU: XLA computes in bfloat16 on all of them, by emulation or not."""
     return is_available()
 
 

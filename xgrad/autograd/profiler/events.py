@@ -155,7 +155,7 @@ class EventList(list[Any]):
             outer = open_.setdefault((event.thread, event.node_id), [])
             while outer and not (event.time_range.end <= outer[-1].time_range.end > event.time_range.start):
                 outer.pop()
-            if outer:
+            if outer and event.cpu_parent is not outer[-1]:
                 event.cpu_parent = outer[-1]
                 outer[-1].cpu_children.append(event)
             outer.append(event)

@@ -301,6 +301,7 @@ class Surroundings(Noted):
     def changed(self, is_new: Any) -> list[Container]:
         """Return the containers that the function changed among objects without guards, which only frames saw."""
         found = []
+        owners = {id(dict_of(c.value)): c for c in self.containers if isinstance(c, OfObject) and c.own}
         for key, (value, before) in list(self._before.items()):
             if key in self._globals:
                 container = OfGlobals(value, (), frozenset(self._globals[key][1] - self._first.get(key, NONE)), before)
@@ -310,7 +311,10 @@ class Surroundings(Noted):
                 container = None if self._is_log(value) else self._made(value, (), before)
             else:
                 continue
-            if container is not None and not isinstance(container, OfTensor) and any(True for _ in container.changes()):
+            if container is None or isinstance(container, OfTensor):
+                continue
+            owner = owners.get(key)  # whose attributes the dictionary holds: its guard finds changes of these
+            if any(owner is None or not owner.looks(name) for name, *_ in container.changes()):
                 found.append(container)
         for key, (value, before) in self._attributes.items():
             if key not in self._seen and key not in self._given and before != vars(value):

@@ -108,7 +108,8 @@ layer_norm.derivative(
 def rms_norm(self, weight=None, eps=None, *, normalized_shape):
     """Mean square 1 over the last dimensions, of sizes `normalized_shape`; then `* weight`.
 
-    `eps` is added to the mean square: by default the machine epsilon of the dtype.
+    `eps` is added to the mean square: by default the machine epsilon of the dtype in which it computes, which is
+    float32 for float16 and bfloat16.
     """
     axes = _check_shape("rms_norm", self, normalized_shape, weight=weight)
     eps = float(jnp.finfo(self.dtype).eps) if eps is None else scalar(self, eps, "eps")
