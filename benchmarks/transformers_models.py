@@ -3,9 +3,9 @@
     python benchmarks/transformers_models.py --ours PYTHON --torchs PYTHON      the table, one process each
     python benchmarks/transformers_models.py gpt2 compiled                      one row, as JSON
 
-The models: `gpt2` (12 layers, batch 4, context 256), `gpt2-2` (2 of its layers), `vit` (ViT-small, batch 8, 224 pixels),
-`tokens` (GPT-2's greedy `generate` of 32 tokens with a static cache).  The ways: `torch1` and `torch2` (threads),
-`eager`, `lazy`, `compiled`, `jax` (the same model by hand, jitted with optax's AdamW).  Seconds are wall clock.
+The models: `gpt2` (12 layers, batch 4, context 256), `gpt2-2` (2 of its layers, batch 2, context 128), `vit` (ViT-small:
+8 images of 224 pixels), `tokens` (GPT-2's greedy `generate` of 32 tokens with a static cache).  The ways: `torch1` and
+`torch2` (threads), `eager`, `lazy`, `compiled`, `jax` (the same model by hand, jitted with optax's AdamW).
 """
 
 import argparse
@@ -22,7 +22,8 @@ import numpy as np
 
 MODELS = ("gpt2", "gpt2-2", "vit", "tokens")
 WAYS = ("torch1", "torch2", "jax", "eager", "lazy", "compiled")
-VOCABULARY, WIDTH, HEADS, CONTEXT = 50257, 768, 12, 256
+VOCABULARY, WIDTH, HEADS = 50257, 768, 12
+_BATCHES = {"gpt2": (4, 256), "gpt2-2": (2, 128)}  # (batch, context)
 STEPS = 7
 PROMPT, TOKENS = 16, 32
 
@@ -35,12 +36,16 @@ def _tokens(batch: int, length: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, VOCABULARY, (batch, length))
 
 
+def _images() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    return random.standard_normal((8, 3, 224, 224), dtype="float32"), random.integers(0, 1000, 8)
+
+
 def _gpt2(torch: Any, layers: int) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
-    none = {name: 0.0 for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop")}
-    return GPT2LMHeadModel(GPT2Config(n_layer=layers, **none))
+    return GPT2LMHeadModel(GPT2Config(n_layer=layers, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
 
 
 def _package_step(model: str, way: str, torch: Any) -> Callable[[], float]:
@@ -52,14 +57,10 @@ def _package_step(model: str, way: str, torch: Any) -> Callable[[], float]:
         made = ViTForImageClassification(
             ViTConfig(hidden_size=384, num_attention_heads=6, intermediate_size=1536, num_labels=1000)
         )
-        random = np.random.default_rng(0)
-        given = {
-            "pixel_values": torch.from_numpy(random.standard_normal((8, 3, 224, 224), dtype="float32")),
-            "labels": torch.from_numpy(random.integers(0, 1000, 8)),
-        }
+        given = dict(zip(("pixel_values", "labels"), map(torch.from_numpy, _images())))
     else:
         made = _gpt2(torch, _layers(model))
-        ids = torch.from_numpy(_tokens(2 if model == "gpt2-2" else 4, 128 if model == "gpt2-2" else CONTEXT))
+        ids = torch.from_numpy(_tokens(*_BATCHES[model]))
         given = {"input_ids": ids, "labels": ids}
     made.train()
     optimizer = torch.optim.AdamW(made.parameters(), lr=3e-4)
@@ -111,7 +112,8 @@ def _jax_step(model: str) -> Callable[[], float]:
             parts = jnp.split(affine(block["qkv"], normed(block["norm1"], x)), 3, -1)
             q, k, v = (part.reshape(*x.shape[:2], heads, width // heads) for part in parts)
             x = x + affine(block["out"], jax.nn.dot_product_attention(q, k, v, is_causal=not vit).reshape(x.shape))
-            x = x + affine(block["down"], jax.nn.gelu(affine(block["up"], normed(block["norm2"], x)), approximate=not vit))
+            hidden = affine(block["up"], normed(block["norm2"], x))
+            x = x + affine(block["down"], jax.nn.gelu(hidden, approximate=not vit))
         return normed(p["norm"], x)
 
     weights: Any = {
@@ -127,7 +129,7 @@ def _jax_step(model: str) -> Callable[[], float]:
     if vit:
         weights |= {"patch": linear(768, width), "class": normal(width), "place": normal(197, width)}
         weights["head"] = linear(width, 1000)
-        data = jnp.asarray(random.standard_normal((8, 3, 224, 224), dtype="float32")), jnp.asarray(random.integers(0, 1000, 8))
+        data = tuple(map(jnp.asarray, _images()))
 
         def loss(p: Any, images: Any, labels: Any) -> Any:
             cut = images.reshape(8, 3, 14, 16, 14, 16).transpose(0, 2, 4, 1, 3, 5).reshape(8, 196, 768)
@@ -136,7 +138,7 @@ def _jax_step(model: str) -> Callable[[], float]:
             return optax.softmax_cross_entropy_with_integer_labels(affine(p["head"], x[:, 0]), labels).mean()
     else:
         weights |= {"tokens": normal(VOCABULARY, width), "place": normal(1024, width)}
-        ids = jnp.asarray(_tokens(2 if model == "gpt2-2" else 4, 128 if model == "gpt2-2" else CONTEXT))
+        ids = jnp.asarray(_tokens(*_BATCHES[model]))
         data = ids, ids
 
         def loss(p: Any, given: Any, labels: Any) -> Any:
@@ -167,10 +169,13 @@ def _generate(way: str, torch: Any) -> Callable[[], float]:
     if way == "compiled":
         made.forward = torch.compile(made.forward)
     ids = torch.from_numpy(_tokens(1, PROMPT))
-    options = {"max_new_tokens": TOKENS, "min_new_tokens": TOKENS, "do_sample": False, "pad_token_id": 0}
+    options = {
+        "max_new_tokens": TOKENS, "min_new_tokens": TOKENS, "do_sample": False, "pad_token_id": 0,
+        "cache_implementation": "static",
+    }  # fmt: skip
 
     def call() -> float:
-        return float(made.generate(ids, attention_mask=torch.ones_like(ids), cache_implementation="static", **options).sum())
+        return float(made.generate(ids, attention_mask=torch.ones_like(ids), **options).sum())
 
     def lazily() -> float:
         with torch.lazy():
@@ -219,13 +224,16 @@ def table(ours: str, torchs: str, models: list[str], ways: list[str]) -> None:
             cells = [f"{name} {row[name][0]:.2f} s ({row[name][1]:.1f} CPU)" for name in ("first", "second", "later")]
             if model == "tokens":
                 cells.append(f"{TOKENS / row['later'][0]:.1f} tokens a second")
-            print(model, way, *cells, f"peak {row['peak']:.2f} GB", row["results"][0], row["results"][-1], sep=" | ", flush=True)
+            cells += [f"peak {row['peak']:.2f} GB", f"{row['results'][0]:.5g} .. {row['results'][-1]:.5g}"]
+            print(model, way, *cells, sep=" | ", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("row", nargs="*", metavar="MODEL WAY")
-    parser.add_argument("--ours", default=sys.executable, help="a Python that has xgrad and transformers, and not torch")
+    parser.add_argument(
+        "--ours", default=sys.executable, help="a Python that has xgrad and transformers, and not torch"
+    )
     parser.add_argument("--torchs", default=sys.executable, help="one that has torch and transformers")
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--ways", nargs="*", default=list(WAYS))

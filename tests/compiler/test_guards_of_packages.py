@@ -407,7 +407,7 @@ def test_an_attribute_that_a_package_decides_once(package, within):
     assert config.kind == "double"
     config.kind = "other"
     assert compiled(x).tolist() == [1.0] * 3
-    with pytest.raises(NotImplementedError, match="'?count'?"):
+    with pytest.raises(NotImplementedError, match="count"):
         xgrad.compile(lambda x: package.more(x, config))(x)
     assert config.count == 0
 

@@ -204,3 +204,19 @@ def test_the_newest_programs_are_kept():
             step.lower(xgrad.ones(3), n)
     assert len(step._entries) == 64
     assert step.metrics().traces == 70
+
+
+def test_a_program_does_not_depend_on_what_ran_before():
+    """Eager backward learns where a gradient is summed for a broadcast argument; the next trace was another program."""
+
+    def step(x, b):
+        (x * b).sum().backward()
+        return b.grad
+
+    def text():
+        return xgrad.compile(step).lower(xgrad.ones(5, 7), xgrad.ones(7, requires_grad=True)).as_text()
+
+    before = text()
+    for _ in range(2):
+        step(xgrad.ones(5, 7), xgrad.ones(7, requires_grad=True))
+    assert text() == before

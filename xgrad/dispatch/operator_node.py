@@ -58,7 +58,8 @@ class OperatorNode(Node):
             or not needs
             or arithmetic.tensors
             or plan.general
-            or (plan.fits and grad.shape in plan.fits)
+            # A trace's program must not depend on what ran before, or the next trace would be compiled anew.
+            or (plan.fits and grad.shape in plan.fits and not isinstance(grad, Tracer))
             or grad.__class__ is SparseGradient
         ):
             return self._apply(grads, needs, arithmetic)
