@@ -8,7 +8,7 @@ says if it fails, so the same program has the same faults, whatever else draws r
                                                 ▼
                                              the program ──► bit flip? ──► results
 
-Transfers and launches are counted apart.  What the host computes in place of the backend is two transfers.
+Transfers and launches are counted apart.  An operator that the CPU computes in place of the backend is two transfers.
 """
 
 import itertools
