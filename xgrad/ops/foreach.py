@@ -5,7 +5,7 @@
     _foreach_mul_(tensors, others)              a tensor for each; with `_` in place, in the tensors' own memory
 
 Each tensor gets an operation of its own where a gradient may be asked for, or where the tensors are not plain ones of
-one floating-point dtype.  (PyTorch: native_functions.yaml.)
+one floating-point dtype, or share memory that is written.  (PyTorch: native_functions.yaml.)
 """
 
 import functools
