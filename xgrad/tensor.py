@@ -1,9 +1,9 @@
-"""The class Tensor: its value (an array, or storage and view chain) and autograd's metadata, without operators.
+"""Tensor: the class that holds a value (an array, or a view of a storage) and autograd's metadata, without operators.
 
 Invariants:
 
-* Either `_array` is the value and no other tensor shares it, or `_storage` and `_chain` define it.  `_read()` is the
-  one way to the array.
+* Either `_array` is the value and no other tensor shares it, or `_storage` and `_chain` (the steps of the view)
+  define it.  `_read()` is the one way to the array.
 * `_requires_grad` is true for a marked leaf and for every tensor with a `grad_fn`.  A view may require grad
   beyond that, because its base does now: read `requires_grad`.
 * Rare attributes (hooks, tangents, a view's metadata) are absent from the instance: the class has None.

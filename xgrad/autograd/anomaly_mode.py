@@ -1,7 +1,7 @@
-"""Anomaly mode finds the forward operation behind an error or NaN in backward (PyTorch: autograd/anomaly_mode.py).
+"""detect_anomaly, set_detect_anomaly: switch anomaly mode, which finds the operation behind an error in backward.
 
 The mode belongs to the thread that switches it on, as all modes here do, and to the threads on which the engine goes on
-from it.  (PyTorch's belongs to the process.)
+from it.  (PyTorch's belongs to the process: torch/autograd/anomaly_mode.py.)
 """
 
 import warnings

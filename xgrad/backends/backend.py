@@ -48,8 +48,8 @@ class Backend:
     `stores`: dtypes that it stores, casts and moves, and does not compute in; of others than these and `dtypes` no
     tensor can be on it.  None: it stores all, if it falls back, else `dtypes` only.
     `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
-    lacking too.  "complex" is all operators on complex numbers, "sorting" all that are made of a sort; the name of a
-    dtype ("float64") is all operators with that dtype.  What has a lowering is not lacking.
+    lacking too.  "complex" is all operators on complex numbers, "sorting" sort, topk and others made of a sort;
+    a dtype's name ("float64") is all operators with that dtype.  What has a lowering is not lacking.
     `without_hlo`: operations of StableHLO that it lacks ("scatter", "sort", "while"): each program is looked through
     before it runs.
     `fallback`: "host", what it lacks is computed on the host, and the result is on the backend; "error", it is refused

@@ -43,7 +43,7 @@ def operations_named(backend: str, given: Any) -> tuple[str, ...]:
 
 
 class HloFilter:
-    """The operations of StableHLO that a backend lacks; each program is lowered once for each shapes of operands."""
+    """Finds the StableHLO operations in programs that a backend lacks; lowers a program once for each set of shapes."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names

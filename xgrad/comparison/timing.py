@@ -1,4 +1,4 @@
-"""Times functions in turns, A B B A, so that a machine that slows down slows all; and says which one is slower.
+"""Times functions for `xgrad.compare` in turns (A B B A), so that a slow moment hits all, and says which is slower.
 
 Invariant: which of two is slower is said only where chance hardly explains it.
 """

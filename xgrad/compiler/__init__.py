@@ -16,8 +16,8 @@ generated_run.py     one generated function that runs a program without effects
 shardings.py         in_shardings, out_shardings, and the shardings of written storages and gradients
 buckets.py           arguments whose sizes vary
 function.py          `CompiledFunction`, which `xgrad.compile` returns
-verify.py            verify=True: comparison of each call with an eager run,
-dry_run.py           which leaves nothing behind
+verify.py            verify=True: comparison of each call with an eager run
+dry_run.py           copies of tensors for that run, and Python containers restored after it
 messages.py          the texts of errors
 torch_names.py       torch.compiler's questions
 """

@@ -1,9 +1,11 @@
-"""Rehearsal, Keeping: run a function eagerly and undo its changes, for `xgrad.compile(verify=True)`.
+"""Rehearsal, Keeping: let a function run on copies of its tensors, and restore the Python containers that it changed.
 
-    tensors from outside ──► twins with copies of their values (overlay.py)
-    generators ────────────► twins with their keys
-    lists, dictionaries, attributes, closures, globals ──► put back as they were (`Kept`)
+`xgrad.compile(verify=True)` uses both for its eager run (verify.py); chips/programs.py uses Keeping alone.
 
+    tensors, generators from outside ──► twins: copies that this thread sees in their place (overlay.py)
+    lists, sets, dictionaries, attributes, closures, globals ──► restored after the run (`Kept`)
+
+The search for containers ends after 20,000 values, takes only the globals that code names, and skips elements of sets.
 Other effects of the function (printing, a file, the state of a C extension) happen as in any other run.
 """
 

@@ -1,4 +1,8 @@
-"""run: makes a device's conformance report (`python -m xgrad conform`) by rows; an error in a row is a cell of it."""
+"""run: tests a device against the CPU, row by row, and returns a conformance `Report` (`python -m xgrad conform`).
+
+With `compile_for` a chip's compiler compiles the programs, and no values are compared.  An error in a check becomes a
+cell of the report.
+"""
 
 import sys
 import time

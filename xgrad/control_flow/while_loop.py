@@ -1,4 +1,4 @@
-"""while_loop: calls a function while a tensor is true (PyTorch: torch/_higher_order_ops/while_loop.py)."""
+"""while_loop: repeats a function while a condition holds (PyTorch: torch/_higher_order_ops/while_loop.py)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -2,7 +2,7 @@
 
 A kernel is found by its static arguments, and 2.0 == 2 and 1 == True are one key: a value of the wrong kind would find
 the kernel of the value that it equals.  So the public function checks the kinds first (with `checked` only if a value
-is not a plain int or bool).  A static argument whose default is a bool is a bool; `INTS` names the ints.
+is not a plain int, bool or str).  A static argument whose default is a bool is a bool; `INTS` names the ints.
 """
 
 import functools
@@ -195,7 +195,10 @@ def require_format(function: str, value: Any, input: Any = None) -> None:
 
 
 def checking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a composite of `COMPOSITES` check arguments that are annotated as ints or bools; others stay as they are."""
+    """Make a composite check ints, bools, dimensions and layouts; return one that needs no check as it is.
+
+    Checked are `COMPOSITES`, and functions with an argument `pin_memory` or `memory_format`.
+    """
     annotated = function.__annotations__
     if name not in COMPOSITES and "pin_memory" not in annotated and "memory_format" not in annotated:
         return function

@@ -6,8 +6,8 @@ minutes, since functions are traced and examples run; they are read when the fir
 has its docstring of the source, as a string that stands for the long one: a function's `__doc__` is a plain attribute,
 and `pydoc` and `inspect` take nothing but a string, and call its `expandtabs`.
 
-The file is compressed.  Its first part has two lines for each table: its name and names of functions, and the numbers
-of their texts.
+The file is compressed.  Its first part has one line of its own, then two lines for each table: its name and names of
+functions, and the numbers of their texts.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Anomaly mode (`detect_anomaly`): tells where forward made a failing node, looks for NaN; logs executed nodes.
+"""The engine's part of `detect_anomaly`: tells where forward made a failing node, looks for NaN; logs executed nodes.
 
 In anomaly mode each sequence number that a thread hands out is an `Origin`: an int with the stack at which it was
 handed out and the node that was being evaluated then.  So recording costs nothing while the mode is off, and every node

@@ -2,7 +2,7 @@
 
     tensor hooks → retain-grad → captures → node pre-hooks → apply → node post-hooks
 
-Hooks see Tensors, in either arithmetic.
+Hooks see Tensors, also while the engine itself computes with bare arrays.
 """
 
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""Counts operations and launches of lazy blocks, and why programs were compiled and queues run: `lazy.metrics()`."""
+"""Counts the operations, launches and compiles of lazy blocks, with the reasons, for `xgrad.lazy.metrics()`."""
 
 import logging
 import os

@@ -2,7 +2,7 @@
 
 Invariant: a tensor that was written without a record has its old value back, as if the write had failed at its call.
 If that value was not computed either, it is queued again if it was made of numbers alone (`zeros`: an optimizer's first
-state).  One whose write was recorded has not: its history belongs to the value that it would have.
+state).  A tensor whose write was recorded does not get it back: its history belongs to the new value.
 """
 
 import weakref

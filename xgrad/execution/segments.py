@@ -1,6 +1,6 @@
-"""Segments: cuts a lazy queue where it repeats, so that a layer or a step is compiled once and launched many times.
+"""Segments: cuts the operations that an `xgrad.lazy` block collected where they repeat, so each part compiles once.
 
-Each repeated part is one program, compiled once and launched for each repetition.
+The operations wait in a queue, as its entries.  A part is one program, launched for each repetition.
 
     embed [layer layer layer layer] head, their backward [layer' layer' layer' layer'] ..., the optimizer's step
        one program, 4 times                  another one, 4 times

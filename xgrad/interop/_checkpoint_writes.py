@@ -1,6 +1,7 @@
 """Writes: puts a checkpoint's values into a tree, for `orbax.restore_into`: all writes are planned first, then done.
 
-Invariant: `plan` changes nothing and finds every write that could fail; `run` does not fail half-way.
+Invariant: `plan` changes nothing, and raises for a leaf that can't be written; after it, `run` can fail half-way only
+on a device (for want of memory) or in a container of the user's own class.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """torch._check, torch._check_index, ...: raise an error unless a condition holds (PyTorch: torch/__init__.py).
 
-`_check_tensor_all` takes a condition whose value is being traced for true, as PyTorch's compiler does.
+In a trace, where a tensor has no value yet, `_check_tensor_all` raises nothing, as under PyTorch's compiler.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """ViewRule, Rules: a user's functions by which an `xgrad.Backend` reads and writes views, from `Backend(views=...)`.
 
 A rule has three functions: `read(root, *args)` shows a part, `write(root, new, *args)` puts new values into it, and
-`adjoint` is the transpose of `read`, which backward applies.  They make a step of view chains, `Ruled`, so writes,
-CopySlices, tangents and programs go through it like through any other step.
+`adjoint` is the transpose of `read`, which backward applies.  Together they make a `Ruled`, which is one of the
+steps from a base to its view (chain.py), so writes, CopySlices, tangents and programs use it like any other step.
 
     Rules ──parts("getitem", ...)──► select, slice, ...      each by its own rule
       └──chain(chain, key)──► Slice, Ruled(diagonal), ...

@@ -1,4 +1,4 @@
-"""Reads and writes a view by its TensorGeometry in an array without strides: by slices, else by a gather and a scatter.
+"""Reads and writes a view, given by sizes, strides and offset, in a JAX array: by slices, else by gather and scatter.
 
     sizes (2, 4), strides (3, 6), offset 1 of a root (4, 6) = root[:, 1:5:3].T: lowered to a slice and a transpose
 

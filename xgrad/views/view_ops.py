@@ -1,7 +1,8 @@
-"""Slice, Permute, Reshape, ...: the steps of a `ViewChain`, small frozen classes that select or move elements.
+"""Slice, Permute, Reshape, ...: frozen classes for the steps from a base to its view, which select or move elements.
 
-Operations that change values or dtype (conj, real, view(dtype), ...) are in `value_ops.py`.  `named/` turns PyTorch's
-names (`select`, `t`, `squeeze`, ...) into both kinds.  Each step has its rules on arrays and on geometries:
+A `ViewChain` (chain.py) is a list of such steps.  Operations that change values or dtype (conj, real, view(dtype), ...)
+are in `value_ops.py`.  `named/` turns PyTorch's names (`select`, `t`, `squeeze`, ...) into both kinds.  Each step
+has rules on arrays and on geometries:
 
     result(shape, dtype)                   the shape and dtype after the step
     normalize(shape, dtype)                the simplest equal step; None for the identity

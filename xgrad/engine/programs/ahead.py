@@ -1,4 +1,4 @@
-"""prepare: compiles a backward's programs in parallel, before its nodes need them one after the other.
+"""prepare: compiles in parallel the programs that a backward, and an optimizer's first step after it, will run.
 
 It does so only if a program was compiled since the last backward, so a loop pays one comparison a run.
 A prediction can be wrong (a hook changes a gradient, another one is undefined): then a program was compiled in vain.

@@ -1,4 +1,4 @@
-"""compile_ahead: compiles in parallel, before they are called, the programs that a backward or a lazy queue will need.
+"""compile_ahead: compiles several XLA programs in parallel before they are called, for backward and `xgrad.lazy`.
 
 XLA compiles without Python's lock.  A call of a program that is compiled here finds it in JAX's own cache.
 """
@@ -40,8 +40,8 @@ jax.monitoring.register_event_duration_secs_listener(_count)
 def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] = ()) -> None:
     """Compile programs for operands: arrays, numbers, or the `jax.ShapeDtypeStruct` of arrays.
 
-    others: objects with a method `lower()`.  A call that fails is left out: it fails again where it is made, and there
-    the error has its place.
+    others: objects with a method `lower()`.  One program alone is not compiled here: its call does that.
+    A call that fails is left out: it fails again where it is made, and there the error has its place.
     """
     different: dict[Any, Callable[[], Any]] = {}
     for program, operands in calls:

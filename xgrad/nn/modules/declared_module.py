@@ -1,4 +1,4 @@
-"""`@face("elu")`: makes a class of annotated arguments the module that calls nn.functional.elu with them.
+"""face: a decorator of classes; `@face("elu")` writes an nn module's constructor, and a `forward` that calls F.elu.
 
 The class body is the row of a table: its annotated names are the constructor's arguments, in their order and with
 their defaults, and the attributes that `forward` passes on by name.  Type checkers read it as a dataclass, `inspect`
@@ -20,7 +20,7 @@ _SELF = inspect.Parameter("self", _POSITIONAL)
 
 
 class Face(Module):
-    """Base class of the rows."""
+    """Base class of the modules that `face` writes."""
 
     _declared: ClassVar[dict[str, inspect.Parameter]] = {}  # the constructor's arguments
     _passed: ClassVar[Sequence[str]] = ()  # the attributes that the function gets

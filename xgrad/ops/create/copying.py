@@ -1,4 +1,4 @@
-"""Tensor.copy_, with casts and transfers; and copies, sums and casts of gradients that the engine records."""
+"""copy_: copies into a tensor, with casts and transfers; copied, fit_recorded: copy or fit a gradient, recorded."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""DistributedSampler: each process's part of a dataset (PyTorch: torch/utils/data/distributed.py)."""
+"""DistributedSampler: gives each process its part of a dataset (PyTorch: torch/utils/data/distributed.py)."""
 
 import math
 from collections.abc import Iterator
