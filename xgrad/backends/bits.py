@@ -1,4 +1,4 @@
-"""Bits: a jaxpr pass that draws random bits by the generator or function of `xgrad.Backend(random=...)`, not by JAX's.
+"""Bits: the jaxpr pass by which `xgrad.Backend(random=...)` replaces JAX's random bits, by a generator or function.
 
 Programs draw from a key, by `jax.random`, whose distributions are all made of the primitive `random_bits`.  The pass
 puts another generator, or the user's function, in its place.  Keys are split as ever: seeds and checkpoints are the

@@ -1,4 +1,4 @@
-"""Finds the collectives in a compiled program's text, and when they run, for the time estimates of `xgrad.backends`.
+"""Finds the collectives (all-reduce, ...) in a compiled program, and when they run, for `xgrad.Backend`'s estimates.
 
 The text of a chip's program is its schedule: a collective between `-start` and `-done` has the time of what stands
 between them.

@@ -1,6 +1,7 @@
-"""Adds a backend's names at `register()`: for "npu" `Tensor.npu()`, `Tensor.is_npu`, `Module.npu()` and `xgrad.npu`.
+"""Adds `Tensor.npu()`, `xgrad.npu` and other names when an `xgrad.Backend` called "npu" is registered.
 
-`take` removes these names when the backend is unregistered.  A name that is there already stays what it is.
+The others are `Tensor.is_npu` and `Module.npu()`.  `take` removes the names when the backend is unregistered.  A name
+that is there already stays what it is.
 PyTorch adds them by `torch.utils.rename_privateuse1_backend` and `generate_methods_for_privateuse1_backend`
 (torch/utils/backend_registration.py).
 """

@@ -1,4 +1,4 @@
-"""Parses names of chips ("tpu:v5e", "tpu:v4:2x2x1") for `xgrad.target`, and lists what their compilers have to know."""
+"""Parses chips' names ("tpu:v5e", "tpu:v4:2x2x1") for `xgrad.target`; CHIPS: their memory, devices and topologies."""
 
 from math import prod
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Difference: the distance between two values of `xgrad.compare` that should be the same."""
+"""Measures, for `xgrad.compare`, how far two runs' outputs and gradients are apart: a `Difference` for each."""
 
 from dataclasses import dataclass
 from typing import Any

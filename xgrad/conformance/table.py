@@ -1,4 +1,4 @@
-"""The conformance report as text: a line for each row, a column for each dtype; below it why cells are not right."""
+"""Writes a device's conformance report (`python -m xgrad conform`) as text: a table, and why cells are not right."""
 
 from collections.abc import Iterator
 

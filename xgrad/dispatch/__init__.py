@@ -1,1 +1,1 @@
-"""Declares operators (declare.py), calls them (call.py), records them (record.py), or has interpreters run them."""
+"""Declares operators (declare.py), calls and records them (call.py, record.py), or has vmap and others run them."""

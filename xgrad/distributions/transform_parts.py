@@ -1,4 +1,4 @@
-"""CatTransform, StackTransform, ReshapeTransform, ...: transforms of a random tensor's parts and shape, or by a CDF."""
+"""Transforms of parts (Cat, Stack), of the shape (Reshape) and by a distribution's CDF, for `xgrad.distributions`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

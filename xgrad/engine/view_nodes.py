@@ -58,7 +58,7 @@ class ChainBackward(Node):
 
 
 class ChainsBackward(Node):
-    """The backward of one operation that returns several views, which share no element (split, unbind).
+    """The backward of one operation that returns several views, which share no element of its input (split, unbind).
 
     Its inputs are the views' gradients.  They are written into one buffer, so k views of N elements cost O(N + k).
     """

@@ -1,1 +1,1 @@
-"""Runs XLA programs: at once, in-place ones in an operand's memory, or from a lazy block's queue, many as one."""
+"""Runs operators' XLA programs: each at once, or, in an `xgrad.lazy` block, queued and many of them as one program."""

@@ -1,4 +1,4 @@
-"""Decodes a lazy queue's codes, numbers that stand for its inputs and its programs' results; queue.py explains them."""
+"""Decodes operands in the queue of `xgrad.lazy`: numbers for inputs and for results of queued operations (queue.py)."""
 
 from collections.abc import Sequence
 from typing import Any

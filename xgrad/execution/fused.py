@@ -1,4 +1,4 @@
-"""Fused: joins a lazy block's queued operations into one jitted function; Programs: the cache of these functions."""
+"""Fused: joins an `xgrad.lazy` block's operations into one jitted function; Programs: a cache of these functions."""
 
 import threading
 from collections import Counter, OrderedDict

@@ -3,7 +3,7 @@
 A line search evaluates the loss again, within the program: the loss of this step's batch, which the loss function
 closes over.  A program that was compiled for one batch would use that batch for ever, without a word.  So a function
 that the transformation really calls is traced in each step, and the arrays that it closes over are operands of the
-program, which is compiled again only if the equations are others.
+program, which is compiled again if the equations are others, or contain arrays.
 """
 
 from collections.abc import Callable, Iterator

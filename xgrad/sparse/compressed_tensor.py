@@ -1,4 +1,4 @@
-"""CompressedTensor: a matrix of layout sparse_csr, sparse_csc, sparse_bsr or sparse_bsc.
+"""CompressedTensor: stores a sparse matrix in the layout sparse_csr, sparse_csc, sparse_bsr or sparse_bsc.
 
     layout       compressed by   compressed indices   plain indices   values
     sparse_csr   rows            crow_indices         col_indices     (nnz,)

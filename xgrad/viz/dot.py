@@ -1,4 +1,4 @@
-"""dot: writes a picture's scene in DOT, graphviz's language, for `Drawing.dot()`."""
+"""dot: writes a picture of `xgrad.viz` in DOT, graphviz's language, for `Drawing.dot()`."""
 
 from .scene import Box, Scene
 

@@ -1,4 +1,4 @@
-"""viz.graph: draws the graph behind tensors, with the values that its nodes saved, their hooks and the views."""
+"""viz.graph: draws the autograd graph of tensors, with the values that its nodes saved, their hooks and the views."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""names_for: finds tensors' names for a picture: the names in `params`, else of the caller's variables."""
+"""names_for: finds the tensors' names for a picture of `xgrad.viz`: those in `params`, else the caller's variables."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""viz.program: draws a lazy queue before it runs, or a program as XLA has compiled it."""
+"""viz.program: draws the operations that `xgrad.lazy` has queued, or a program as XLA has compiled it."""
 
 from typing import Any
 

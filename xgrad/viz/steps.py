@@ -1,4 +1,4 @@
-"""Simulates a backward without values for `xgrad.viz`: its steps say which node runs, what arrives, what is released.
+"""Simulates a backward without values, for `viz.backward`: lists which node runs, what arrives, what is released.
 
 The order is the engine's own: a GraphTask counts the dependencies and has the queue of nodes that are ready, as in
 engine/engine.py.  Gradients have no values here, so each is taken to be defined.
@@ -18,7 +18,7 @@ from .saved import saved_of, shape_of
 
 
 class Step(NamedTuple):
-    """One node's turn: its number (-1: the start), what happens, and what is ready and waits after it."""
+    """One node's turn: its number (-1: the start), what happens, and the nodes that are ready (65 at most) or wait."""
 
     node: int
     title: str

@@ -1,4 +1,4 @@
-"""viz.storage: draws all tensors that share a tensor's memory: bases, views and how each reads it, and aliases."""
+"""viz.storage: draws the tensors that share one tensor's memory: its base, its views with their steps, its aliases."""
 
 import gc
 from typing import Any

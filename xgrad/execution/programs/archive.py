@@ -1,6 +1,7 @@
-"""Saves the compile cache as one file and loads it on the next machine, where no folder outlives a session (Colab).
+"""Saves the compile cache as one file, and loads it on another machine, for `xgrad.compile_cache.save` and `load`.
 
-The file is a zip archive of the folder's programs under the folder's name, which says for which machines they are.
+It helps where each session has a new disk, as on Colab.  The file is a zip archive of the folder's programs under the
+folder's name, which says for which machines they are.
 
 Invariant: `load` writes programs into the cache's folder and nothing beside it, and takes nothing from a file that
 others could have written: what is in it will be run.

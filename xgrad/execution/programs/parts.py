@@ -1,4 +1,4 @@
-"""in_parts: splits a jaxpr into functions, and leaves the call of each to its caller, for chains.py and chips/."""
+"""in_parts: splits a jaxpr into several functions, each run by a callback, for chains.py and chips/programs.py."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

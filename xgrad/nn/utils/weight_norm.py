@@ -1,4 +1,4 @@
-"""weight_norm: a hook computes a weight from its norm and direction (PyTorch: torch/nn/utils/weight_norm.py).
+"""weight_norm: has a hook compute a weight from norm and direction (PyTorch: torch/nn/utils/weight_norm.py).
 
 `parametrizations.weight_norm` is the newer form; models and checkpoints of speech use this one.
 """

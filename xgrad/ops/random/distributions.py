@@ -1,4 +1,4 @@
-"""The operators binomial and gumbel_softmax, whose draws of categories have a gradient.
+"""binomial, gumbel_softmax: draw numbers of successes, and categories as vectors through which gradients flow.
 
 (PyTorch: Distributions.cpp, torch/nn/functional.py.)
 """

@@ -1,4 +1,4 @@
-"""conj, real, imag, view_as_real, ...: operators that view complex tensors; resolve_conj, ...: that copy such views.
+"""conj, real, view_as_real, ...: make views of complex tensors; resolve_conj, conj_physical, ...: make copies.
 
 PyTorch marks conjugation and negation by bits of a tensor; here each is a step in a view's list (views/chain.py).
 """
