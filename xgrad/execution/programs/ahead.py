@@ -1,6 +1,7 @@
-"""compile_ahead: compiles in parallel, before they are called, the programs that a backward or a lazy queue will need.
+"""compile_ahead: compiles XLA programs in parallel threads before they are called, for backward and `xgrad.lazy()`.
 
-XLA compiles without Python's lock.  A call of a program that is compiled here finds it in JAX's own cache.
+A single program is left to its call.  XLA compiles without Python's lock.  A call of a program that is compiled here
+finds it in JAX's own cache.
 """
 
 import os
@@ -38,7 +39,7 @@ jax.monitoring.register_event_duration_secs_listener(_count)
 
 
 def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] = ()) -> None:
-    """Compile programs for operands: arrays, numbers, or the `jax.ShapeDtypeStruct` of arrays.
+    """Compile two or more programs for operands: arrays, numbers, or the `jax.ShapeDtypeStruct` of arrays.
 
     others: objects with a method `lower()`.  A call that fails is left out: it fails again where it is made, and there
     the error has its place.
