@@ -54,7 +54,7 @@ class VersionError(builtins.RuntimeError):
 
 
 class InferenceTensorError(builtins.RuntimeError):
-    """A tensor made in inference mode was saved for backward, written outside of the mode, or asked its version."""
+    """A tensor made in inference mode was saved for backward, written outside of the mode, or asked for its version."""
 
 
 class LeafInplaceError(builtins.RuntimeError):

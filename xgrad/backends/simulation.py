@@ -2,7 +2,7 @@
 
 It goes through the log that clock.py writes.  These work side by side:
 
-    host      adds `host` or `note` for each operator, compiles, reads values: then it waits
+    host      takes `Cost.host` or `Cost.note` seconds for an operator; compiles; waits for values that are read
     compute   programs, in the order of their stream, once their operands are there; `Cost.queues` of them at once
     links     host to device, device to host, between chips: each one transfer at a time
 

@@ -1,8 +1,8 @@
 """Finds the operators and dtypes that an `xgrad.Backend(without=[...])` lacks, by the names and patterns of that list.
 
 A pattern is an operator's name, as `docs/operators.md` has it, with * for any characters; `linalg.inv` and `linalg_inv`
-are the same.  "complex" is all operators on complex numbers, "sorting" all that are made of XLA's sort; a dtype's name
-is all operators with an operand or a result of that dtype.
+are the same.  "complex" is all operators on complex numbers, "sorting" the sorts and the others that GROUPS lists with
+them; a dtype's name is all operators with an operand or a result of that dtype.
 """
 
 import difflib

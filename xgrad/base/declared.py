@@ -16,7 +16,7 @@ from jax.sharding import Mesh, Sharding
 
 
 class DeclaredDevice:
-    """A device of a declared backend: its first is number 0."""
+    """A device of an `xgrad.Backend`; the first has number 0."""
 
     id: Any
     platform: str

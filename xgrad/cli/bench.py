@@ -1,7 +1,7 @@
 """`python -m xgrad bench`: measure xgrad's cost, as ratios to bare jitted kernels, eager jax.numpy and jax.jit.
 
 Each ratio is the median over rounds that run both sides in turns (A B A B), printed with its quartiles; below 1, xgrad
-takes less.  No number is a time, which another machine would not show.  The command takes a minute or two.
+takes less.  It prints no times, because they differ between machines.  The command takes a minute or two.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Conformance checks of one training step: eager, with a compiled backward, as a compiled step and in a lazy block.
+"""Runs a training step for `xgrad conform`: eagerly, with a compiled backward, compiled and lazily; checks the results.
 
 The step writes rows of a state in place, has a hook and a branch on a dtype; its reference is the same step on the CPU
 in float64 (complex128).

@@ -1,4 +1,4 @@
-"""Checks conformance for a chip that is not here: its compiler compiles the checks' programs, and the chip runs none.
+"""Compiles the programs of `xgrad conform`'s checks for a chip that is not here, by its compiler; the chip runs none.
 
 All checks of an operator in one dtype are one program first; if that does not simply compile, each is one.  Where a
 check has no single program (transfers, a training step, results whose shape depends on values), the check runs on an

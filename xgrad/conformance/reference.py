@@ -1,7 +1,8 @@
-"""Reference: an operator's values and derivatives by JAX on the CPU, in float64 or complex128, for conformance.
+"""Reference: computes on the CPU, in double precision, the results that `xgrad conform` expects of a tested device.
 
-The numbers are those that the device gets, which are exact in the wider dtype.  Integers and bools are computed as they
-are.  An operator that draws random numbers is computed in the dtype of the device, because each dtype has others.
+Operands are the device's, which are exact in the wider dtype.  Integers and bools are computed as they are.  An
+operator that draws random numbers is computed in the dtype of the device, because each dtype has others.  Gradients are
+JAX's; for an operator whose gradient is a convention of PyTorch's (CONVENTION) they are xgrad's own, on the CPU.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ class _Program(NamedTuple):
 
 
 class Reference:
-    """The values of an operator's cases.  Columns whose wider arguments are alike share a program."""
+    """The expected values of an operator's cases.  Cases of the same numbers, shapes and dtypes share a program."""
 
     def __init__(self, op: Operator) -> None:
         self.op = op

@@ -1,4 +1,4 @@
-"""Interpreters: code that runs an operator on values that are not all plain tensors and numbers; and their order.
+"""interpret: finds the code that runs an operator on values such as sparse tensors, vmap's tensors and subclasses.
 
     call(op, args, statics)
       1  the innermost operator mode          operator_modes.py        the profiler, selective checkpoints

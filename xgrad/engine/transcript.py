@@ -1,4 +1,4 @@
-"""Transcript: caches the operations that a backward queues in a lazy block, so that an equal one skips the engine.
+"""Transcript: caches the operations that a backward queues in a lazy block; the next equal backward skips the engine.
 
 A lazy block collects operations in a queue, and runs them later as one program.  A training loop queues the same
 backward in each step.  To find its operations, the engine runs the nodes: order, plans, programs, shapes and sums, some

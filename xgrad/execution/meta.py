@@ -1,4 +1,4 @@
-"""The meta device: its tensors have a shape and a dtype and no values (PyTorch: device "meta").
+"""Implements the meta device, whose tensors have a shape and a dtype and no values (PyTorch: device "meta").
 
 `_Meta` has the methods that run programs on an `xgrad.Backend` (backends/runtime.py), and computes shapes only.  A
 tensor here holds a Pending of a lazy queue that never runs (shapes_only.py).

@@ -1,4 +1,4 @@
-"""lend: gives a tensor's array to a lazy block as a `Pending`, so that a queued write may reuse its memory."""
+"""lend: wraps a tensor's array as a lazy block's operand (a `Pending`), so that a queued write may reuse its memory."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Writes new values into existing tensors, all or none, as the last step of loading: for safetensors.py and orbax.py.
+"""Checks that tensors can be written, and writes loaded values into them: for safetensors.py and _checkpoint_writes.py.
 
-Invariant: every error that a write could raise is raised before the first write.
+Callers check all tensors before they write the first: so a tensor that refuses the write leaves all as they were.
 """
 
 from collections.abc import Iterable

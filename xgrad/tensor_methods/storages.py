@@ -1,9 +1,9 @@
-"""untyped_storage(), data_ptr() and their like: made-up addresses that show what shares memory; is_cuda, typename, ...
+"""Tensor.untyped_storage(), data_ptr(), ...: tell by made-up addresses which tensors share memory; is_cuda, set_, ...
 
-Invariants: tensors have equal storages if and only if a write to one can show in the other; ranges of numbers that
+Invariants: a base and its views have equal storages, tensors that share no storage unequal ones; ranges of numbers that
 belong to different living storages never overlap; within a storage elements have the places that PyTorch's row-major
 layout gives them.  So programs that compare `data_ptr()`s, or add sizes up by storage, get the same answers as in
-PyTorch.  XLA's memory has no public address: a number here can't be read from, and a storage can't be written to.
+PyTorch.  The numbers are not XLA's addresses: one can't be read from, and a storage can't be written to.
 
 PyTorch: torch/storage.py.
 """

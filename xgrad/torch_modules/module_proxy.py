@@ -1,8 +1,9 @@
 """Face: the module that stands in `sys.modules` as torch.X under `as_torch()`; its names are xgrad's.
 
 tables.py says which modules of xgrad a face looks into (HOMES), which names have another place (ANSWERS), and which
-raise at use (REFUSED).  A name is looked up at its first use and kept.  What a program puts into the module stays in
-the face: xgrad's own modules do not see it, and nothing of it is left when `as_torch()` ends.
+raise at use (REFUSED).  A name is looked up at its first use and kept.  An attribute that a
+program sets stays in the face, which the next `as_torch()` uses again; a table of switches has no face, and is xgrad's
+own module.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""run_checkpointed: implements `checkpoint(use_reentrant=False)`: saves placeholders, and fills them in backward.
+"""run_checkpointed: runs a function for `checkpoint(use_reentrant=False)`, and again in backward for its saved tensors.
 
     forward                                   backward runs a node of the block
     each saved tensor ──pack──► Holder        unpack(holder): run the function once more on the saved inputs;

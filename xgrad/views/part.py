@@ -1,7 +1,7 @@
 """within: expresses a view of a storage as an `as_strided` of another view that contains it, for dispatch/view.py.
 
-`as_strided` counts elements of the storage.  A detached slice is a base of its own for autograd, which knows only the
-part: a view inside of the part is a view of it.
+`as_strided` can show elements anywhere in the storage.  A detached slice (the *part*) is a base of its own for
+autograd: so an `as_strided` that stays inside of the part becomes a view of the part.
 """
 
 import numpy as np

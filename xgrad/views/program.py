@@ -1,4 +1,4 @@
-"""Program: compiles what a ViewChain does: read the view, write it into its base array, take its gradient, update it.
+"""Program: compiles functions that read a view from its base array, write it, map its gradient to the base, update it.
 
 The base array is the root; a view is a chain of steps (chain.py).  Invariants: a program depends on the steps without
 their starts, such as i of `x[i]`, which are operands; and a program that writes returns only the root: with another

@@ -1,8 +1,8 @@
-"""Conj, Neg, Real, Imag, BitCast, ...: the steps of a ViewChain (chain.py) that change values or dtype.
+"""Conj, Neg, Real, Imag, BitCast, ...: one class for each view operation that changes values or dtype, as `x.conj()`.
 
-A step is one view operation; its methods are those that `view_ops.py` lists.  Invariant: as_strided can express none of
-them, because each changes values or their dtype; so `geometric` is false, and a chain with one of them has no single
-as_strided of its root.
+A view is a chain of such steps (chain.py); their methods are those that `view_ops.py` lists.  Invariant: as_strided can
+express none of them, because each changes values or their dtype; so `geometric` is false, and a chain with one of them
+has no single as_strided of its root.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """folded: draws a run of equal blocks in a picture as one box, "× 12", with one of the blocks inside.
 
 Boxes are in the order in which backward runs them, so a layer's are next to each other, and a stack of layers is a run
-in which box i equals box i + p.  Equal are boxes with the same key whose edges lead p further too, or to one box that
-both use.  Leaves (weights) belong to the block that uses them, if no other does.
+in which box i equals box i + p.  Two boxes are equal if they have the same key, and their edges lead to boxes p apart,
+or to one box that both use.  Leaves (weights) belong to the block that uses them, if no other does.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""gradcheck's checks besides the value of a derivative: batched, undefined and zero gradients.
+"""Checks for gradcheck that derivatives work with batched, undefined and zero gradients, and batched tangents.
 
 An undefined gradient is one that was not computed: it counts as zero, and a backward has to cope with it.
 """

@@ -1,7 +1,7 @@
 """Finds the elements of a dense or sparse input that gradcheck changes for finite differences, and their positions.
 
 For a dense tensor these are all its elements.  For a sparse one they are the entries that it has: under `masked` its
-Jacobian is with respect to these only; else every place is filled first, since each of them might have been an entry.
+Jacobian is with respect to these only; else every place is filled first, because each place might have had an entry.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The fast path of a compiled function's guards: generated code tests with `is` that nothing it reads has changed.
+"""Writes the fast form of xgrad.compile's guards: code that tests with `is` that the same objects are still in place.
 
 A guard follows a function through closures, globals, classes and objects in each call (closure_guards.py).  As long as
 every place has the very same object, the places are known beforehand: `Unchanged` writes a condition for each, and

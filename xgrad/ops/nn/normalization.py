@@ -1,4 +1,4 @@
-"""layer_norm, rms_norm, batch_norm, group_norm, ...: scale to variance or mean square 1 (PyTorch: Normalization.cpp).
+"""layer_norm, rms_norm, batch_norm, group_norm, ...: operators that normalize tensors (PyTorch: Normalization.cpp).
 
 Backward computes mean and variance again, from the input: only the arguments are saved.  Half precision is computed in
 float32, as in PyTorch.
