@@ -1,7 +1,8 @@
-"""xgrad: PyTorch's eager autograd on JAX arrays, for devices without strides.
+"""xgrad: PyTorch's eager API and autograd on JAX arrays, which have no strides.
 
-core    base, execution (programs, queue, donated writes), views, tensor, engine, dispatch, ops, autograd
-shell   PyTorch's names on it: nn, optim, func, compiler (`xgrad.compile`), amp, fft, linalg, cuda, ...
+core    autograd itself: base, execution (programs, lazy queues, donated writes), views, tensor, overrides, engine,
+        random, dispatch, batching, tensor_methods, ops, sparse, autograd
+shell   PyTorch's names on the core: nn, optim, func, compiler (`xgrad.compile`), amp, fft, linalg, cuda, ...
 tools   viz, comparison, conformance, backends, chips, cli, interop, serialization, torch_modules, ...
 
 Read the core in this order: tensor.py, views/, engine/, dispatch/, ops/, autograd/.  It imports nothing of the shell.
@@ -107,7 +108,7 @@ for _name in ("devices", "dtype_info", "dtype_object", "meshes", "size"):  # pic
     _sys.modules[f"xgrad.{_name}"] = _importlib.import_module(f"xgrad.base.{_name}")
 
 if _TYPE_CHECKING:
-    # The stub of the operators; no module has that name: the line below the block puts them into this one.
+    # base/functions is the operators' stub, no module: the line below the block puts the operators into this module.
     from . import accelerator as accelerator
     from . import amp as amp
     from . import backends as backends
@@ -214,7 +215,7 @@ if _TYPE_CHECKING:
     from .utils.dlpack import from_dlpack as from_dlpack
 globals().update(_FUNCTIONS[""])
 globals().update({name: _dtype_of(getattr(dtypes, name)) for name in dtypes.__all__ if name != "dtype"})
-globals()["dtype"] = _dtype  # `from .dtypes import *` has NumPy's
+globals()["dtype"] = _dtype  # `from .base.dtypes import *` has NumPy's
 
 # Layouts and memory formats, accepted where PyTorch accepts them: every dense array here is row-major.
 strided: str

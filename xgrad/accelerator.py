@@ -1,6 +1,7 @@
-"""xgrad.accelerator: JAX's default accelerator (PyTorch: torch/accelerator); and mps, xpu, mtia, which are absent.
+"""xgrad.accelerator: functions for JAX's default accelerator, and the modules mps, xpu, mtia, which report no device.
 
 `mps`, `xpu` and `mtia` answer code that looks for Apple's, Intel's and Meta's devices by name: there are none.
+(PyTorch: torch/accelerator.)
 """
 
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""xgrad's exceptions that a caller may catch; each derives from the type that PyTorch raises in its place."""
+"""xgrad's exceptions that a caller may catch; most derive from the type that PyTorch raises in their place."""
 
 import builtins
 import sys

@@ -3,8 +3,8 @@
 Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation uses the next key
 by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several
 threads each draw gets a key of its own.  The first keys are split on the host, with the same result: no program has to
-be compiled for them.  A seed gives the same numbers on every device, and with and without x64, and
-on each of several processes: there a generator must be seeded, because with entropy each would go on with other
+be compiled for them.  A seed gives the same random bits on each of JAX's devices, with and without x64, and on
+each of several processes: there a generator must be seeded, because with entropy each would go on with other
 numbers.
 
 A checkpoint runs a function twice and needs the same numbers both times: `random_log` stores the keys that generators

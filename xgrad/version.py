@@ -1,4 +1,4 @@
-"""xgrad.version: xgrad's version, and PyTorch's `cuda`, `hip`, ... of a build, which are None (torch/version.py)."""
+"""xgrad.version: xgrad's version, and torch.version's names, all empty: `cuda` is None, `git_version` ""."""
 
 import sys
 

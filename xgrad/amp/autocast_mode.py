@@ -1,4 +1,4 @@
-"""autocast: a block in which operators run in the precision that suits each (PyTorch: torch/amp/autocast_mode.py).
+"""autocast: a `with` block that runs operators in mixed precision, for users (PyTorch: torch/amp/autocast_mode.py).
 
 Invariant: a block leaves this thread's settings as they were before it, by an exception too; casts of weights live
 no longer than the outermost block.
@@ -37,7 +37,8 @@ class autocast(Block):
     checkpoints, and a compiled function depends on them.  A weight that is written within the block is cast again.
 
     Warns, and does nothing, for a device that JAX does not have and a dtype that the device has no autocast for.
-    Raises `RuntimeError` for an unknown device type, `ValueError` for one that is not a string.
+    Raises `RuntimeError` for an unknown device type, `ValueError` for one that is not a string, `TypeError` for a dtype
+    that is not floating and an `enabled` that is not a bool.
 
     Source: PyTorch's `torch.autocast`.
 

@@ -2,8 +2,9 @@
 
     scale(loss)  ->  backward  ->  unscale_(optimizer)  ->  step(optimizer)  ->  update()
 
-Between two calls of `update` each optimizer goes from READY over UNSCALED to STEPPED, never back.  The scale and the
-steps since it last grew are tensors, which `update` writes, so that a compiled step carries them on.
+Between two calls of `update` an optimizer goes from READY to UNSCALED and STEPPED, or straight to STEPPED if it
+unscales gradients itself, and not back.  The scale and the number of steps since it last changed are tensors, which
+`update` writes, so that a compiled step carries them on.
 """
 
 import warnings
@@ -355,7 +356,7 @@ class GradScaler:
     # ------------------------------------------------------------ files
 
     def state_dict(self) -> dict[str, Any]:
-        """Return scale, factors, interval and the steps since the scale grew; empty if it is not enabled."""
+        """Return scale, factors, interval and the steps since the scale changed; empty if it is not enabled."""
         if not self._enabled:
             return {}
         return {

@@ -1,4 +1,4 @@
-"""GradScaler's programs: they divide gradients by the scale, look for inf and NaN, and update the scale, in place.
+"""The compiled programs of `GradScaler`: they divide gradients by its scale, look for inf and NaN, update the scale.
 
 `found_in` returns a 0-d tensor for the gradients of each device: 1.0 if one of them is not finite, else 0.0.  Where
 all gradients are on one device nothing here reads a value, so a lazy block goes on, and a step can be compiled.
@@ -34,7 +34,7 @@ def _found(found: Any, grads: list[Any]) -> Any:
 
 
 def _updated(written: list[Any], read: list[Any]) -> list[Any]:
-    """Return the next scale and the next number of steps since it grew."""
+    """Return the next scale, and the next number of steps since it last grew or shrank."""
     scale, tracker = written
     growth, backoff, interval, *found = read
     counted = tracker + jnp.ones_like(tracker)
@@ -75,7 +75,7 @@ def found_in(grads: list[Tensor], scale: Tensor | None) -> dict[Any, Tensor]:
 
 
 def update(scale: Tensor, tracker: Tensor, found: list[Tensor], growth: float, backoff: float, interval: int) -> None:
-    """Write the next scale and the next number of steps since it grew."""
+    """Write the next scale, and the next number of steps since it last grew or shrank."""
     numbers = [np.float32(growth), np.float32(backoff), np.int32(interval)]
     _update([scale, tracker], [*numbers, *([sum_of(found)] if _apart(found) else found)])
 

@@ -1,4 +1,4 @@
-"""PyTorch's functions that read and set a thread's autocast state: is_autocast_enabled, set_autocast_dtype.
+"""is_autocast_enabled, set_autocast_dtype, ...: PyTorch's functions that read and set a thread's autocast settings.
 
 Invariant: `state.autocast` is replaced and never changed, and is None while all settings have their defaults
 (PyTorch: torch/csrc/autograd/init.cpp).

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.autograd`, on JAX arrays."""
+"""xgrad.autograd: backward, grad, Function, no_grad, gradcheck, ..., for users (PyTorch: torch/autograd)."""
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING

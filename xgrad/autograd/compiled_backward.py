@@ -1,5 +1,6 @@
-"""compiled_backward: a block in which backward is a few XLA programs; hooks, order, errors are the eager engine's.
+"""compiled_backward: a `with` block, for users, that runs backward as a few XLA programs in place of one for each node.
 
+Hooks run in the same order as in an eager backward.
 In `engine/programs/`: `run.py` cuts the graph into programs, `segment.py` finds them again.
 PyTorch's counterpart is `torch._dynamo.compiled_autograd`, which refuses views that were written in place.
 """

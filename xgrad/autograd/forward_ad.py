@@ -1,4 +1,4 @@
-"""Forward-mode AD: dual levels, and tensors that carry a tangent (PyTorch: torch/autograd/forward_ad.py).
+"""make_dual, unpack_dual, dual_level: forward-mode AD with tensors that carry tangents (torch/autograd/forward_ad.py).
 
 Invariant: the tangent of a view is the same view of its base's tangent, so an in-place write into either shows in both.
 A view of a tensor that gets its tangent later takes it over when its tangent is read (`Tensor._tangent_at`).

@@ -1,8 +1,8 @@
 """save_on_cpu: a block that stores the tensors saved for backward in host memory (PyTorch: torch/autograd/graph.py).
 
-The place of an array, in the order in which places are tried:
+An array is stored in the first of these places that fits it:
 
-    a tracer                       JAX's host memory space: XLA moves it when the program runs
+    a tracer                       JAX's host memory space: XLA moves it when the program runs (not for a CPU)
     an array on the CPU            its own place, which is host memory: nothing is copied
     pin_memory=True                the device's pinned host memory, with the array's sharding
     the device's other host memory ("unpinned_host", on TPUs), with the array's sharding

@@ -1,4 +1,4 @@
-"""saved_tensors_hooks: a block with hooks on all tensors saved for backward (PyTorch: torch/autograd/graph.py).
+"""saved_tensors_hooks: a block that calls a user's hooks for tensors saved for backward (torch/autograd/graph.py).
 
 The pairs of hooks are a stack of the thread, and only the innermost pair is called (`state.saved_hooks`).
 """

@@ -1,4 +1,4 @@
-"""Names of `torch._C._functions`: classes of nodes, for `isinstance`, and the functions DelayedError and UndefinedGrad.
+"""Stands in for `torch._C._functions`: node classes, for `isinstance`, and functions DelayedError and UndefinedGrad.
 
 PyTorch: torch/csrc/autograd/functions/init.cpp.
 """

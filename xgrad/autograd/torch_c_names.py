@@ -1,6 +1,6 @@
-"""Private names of `torch._C` and `torch._C._autograd` for tools: the running backward, views, saved tensors hooks.
+"""Implements private functions of `torch._C` and `torch._C._autograd` that tools call, on backward, views and hooks.
 
-Loggers, schedulers and checkpointing call them, and the engine as `Variable._execution_engine`; training needs none.
+Loggers, schedulers and checkpointing call them.  `Variable._execution_engine` is here too.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Active: the block `with chip.activate():`, in which a thread's new tensors are made on the `xgrad.Backend` `chip`."""
+"""Active: the block `with chip.activate():`, which makes a thread's new tensors on `chip`, an `xgrad.Backend`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
-"""Backend: the declaration of a device in Python, for tests and estimates, as a frozen value (`xgrad.Backend`).
+"""Backend: a frozen dataclass by which users declare an imaginary device, whose tensors a JAX device computes.
 
-A declaration changes nothing global.  A tensor may be put on the object itself (`device=chip`); from `register()` on,
-its name is a device string too.
+It is `xgrad.Backend`, for tests and estimates.  A declaration changes nothing global.  A tensor may be put on the
+object itself (`device=chip`); from `register()` on, its name is a device string too.
 """
 
 import dataclasses

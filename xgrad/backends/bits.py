@@ -1,4 +1,4 @@
-"""Bits: the jaxpr pass that draws random bits by a backend's own generator, `xgrad.Backend(random=...)`, not by JAX's.
+"""Bits: a jaxpr pass that draws random bits by the generator or function of `xgrad.Backend(random=...)`, not by JAX's.
 
 Programs draw from a key, by `jax.random`, whose distributions are all made of the primitive `random_bits`.  The pass
 puts another generator, or the user's function, in its place.  Keys are split as ever: seeds and checkpoints are the

@@ -1,4 +1,4 @@
-"""Cost: an `xgrad.Backend`'s seconds for a launch, a byte, an operation, a program; measured, or made up."""
+"""Cost: speeds of an imaginary device (launch, memory, arithmetic), by which an `xgrad.Backend` estimates its time."""
 
 import re
 import time
@@ -49,7 +49,7 @@ _ABSENT = ("note", "latency", "fast", "tiles")  # may be None
 
 @dataclass(frozen=True)
 class Cost:
-    """Times of a device, for the estimate of a report, and its simulated clock.
+    """Speeds of a device, for the estimate of a backend's report, and for its simulated clock.
 
     `launch`: seconds to start a program.  `bandwidth`: bytes a second of its memory.  `flops`: floating-point
     operations a second.  Both may be {dtype's name: number}, with "*" for all others.

@@ -1,4 +1,4 @@
-"""Counting: the base class of `Runtime`, which counts programs, reads and transfers for open reports and the clock."""
+"""Counting: the part of an `xgrad.Backend`'s Runtime that counts programs and transfers for reports and the clock."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Faults: failures that an `xgrad.Backend` simulates, to test code that has to survive them.
+"""Faults: makes launches and transfers of an `xgrad.Backend` fail at random, to test code that has to survive it.
 
 Each launch of a program and each transfer has a number.  A draw from the seed, the kind of the fault and that number
 says if it fails, so the same program has the same faults, whatever else draws random numbers meanwhile.
@@ -8,7 +8,7 @@ says if it fails, so the same program has the same faults, whatever else draws r
                                                 ▼
                                              the program ──► bit flip? ──► results
 
-Transfers and launches are counted apart.  What the host computes in place of the backend is two transfers.
+Transfers and launches are counted apart.  An operator that the CPU computes in place of the backend is two transfers.
 """
 
 import itertools

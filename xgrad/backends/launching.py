@@ -1,6 +1,7 @@
-"""Launching: runs the programs of an `xgrad.Backend` that declares faults, passes, formats, random bits or fusion.
+"""Launching: runs an `xgrad.Backend`'s compiled programs with its faults, jaxpr passes, rounding, random bits, fusion.
 
-`Runtime` has a `Launching` if its backend declares any of these, and else runs programs as they are.
+`Runtime` has a `Launching` if its backend declares `faults`, `passes`, `products`, `accumulate`, `random`, `fuse` or
+`runtime_starts=False`, and else runs programs as they are.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from .without import lacking
 
 
 class Launching:
-    """Runs the programs of one backend's `Runtime`, with its faults and in its forms."""
+    """Runs the programs of one backend's `Runtime`, with the faults and changes that it declares."""
 
     def __init__(self, runtime: Any) -> None:
         backend = runtime.backend

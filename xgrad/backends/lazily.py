@@ -1,7 +1,7 @@
 """DeviceQueue: where an `xgrad.Backend` with `execution="lazy"` collects one thread's operations until a value is read.
 
 It is the queue of `xgrad.lazy()` with the backend's own rules: its results are on the backend and count in its memory,
-and nothing is donated if writes copy.
+and no operand is overwritten if the backend declares `donation=False`.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from ..execution.references import is_deleted
 
 
 class DeviceQueue(Queue):
-    """One thread's programs that a lazy backend has noted and not run."""
+    """The operations of one thread that a lazy backend has collected and not run yet."""
 
     plain, cut = False, None
 

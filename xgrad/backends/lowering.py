@@ -1,4 +1,4 @@
-"""Lowerings: JAX functions that an `xgrad.Backend` runs in place of operators' own functions.
+"""lowered: replaces an operator's function by a user's JAX function, for `xgrad.Backend(lowerings={"add": f})`.
 
 Derivatives still come from the operator's declaration, at arguments and result.  A `jax.custom_vjp` brings its own:
 then backward is JAX's derivative of it, at the arguments.

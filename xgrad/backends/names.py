@@ -1,7 +1,8 @@
-"""Names of a registered backend: `x.npu()`, `x.is_npu`, `Module.npu()`, and the module `xgrad.npu`.
+"""Adds a backend's names at `register()`: for "npu" `Tensor.npu()`, `Tensor.is_npu`, `Module.npu()` and `xgrad.npu`.
 
-PyTorch has them by `torch.utils.rename_privateuse1_backend` and `generate_methods_for_privateuse1_backend`, with a
-module of the author's.  A name that is there already stays what it is.  (PyTorch: torch/utils/backend_registration.py.)
+`take` removes these names when the backend is unregistered.  A name that is there already stays what it is.
+PyTorch adds them by `torch.utils.rename_privateuse1_backend` and `generate_methods_for_privateuse1_backend`
+(torch/utils/backend_registration.py).
 """
 
 import sys
@@ -18,7 +19,7 @@ from .streams import Event, Stream, synchronize
 
 
 class DeviceModule:
-    """The functions of `torch.cuda` for one registered backend: `xgrad.npu`, and `torch.npu` under `as_torch()`."""
+    """The functions of `torch.cuda` for one backend: `xgrad.npu` for "npu", and `torch.npu` under `as_torch()`."""
 
     def __init__(self, backend: Any) -> None:
         self.__name__ = f"xgrad.{backend.name}"

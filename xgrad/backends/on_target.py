@@ -1,6 +1,6 @@
-"""OnTarget: what a chip's compiler says of the programs in a `Report`, for an `xgrad.Backend` with a `target`.
+"""OnTarget: asks a real chip's compiler what a backend's programs cost there, for `xgrad.Backend(target="tpu:v5e")`.
 
-Each is traced anew for the target's platform, and compiled by the chip's compiler; the CPU's programs stay as they are.
+Each program is traced anew for the chip's platform and compiled for the chip; the programs that ran stay as they are.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""plain, traced: make JAX arrays of the operands of a backend's program, and tell if one is a tracer."""
+"""plain: returns the JAX array behind an operand of an `xgrad.Backend`'s program; traced: tells if one is a tracer."""
 
 from typing import Any
 

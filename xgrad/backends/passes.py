@@ -1,8 +1,8 @@
-"""Functions that rewrite jaxprs, for `xgrad.Backend(..., passes=[...])`: the helper `rewrite`, and two examples.
+"""Functions that rewrite jaxprs, for `xgrad.Backend(..., passes=[...])`: two helpers and two examples.
 
 A pass is a pure function from a closed jaxpr (`jax.make_jaxpr`) to another one, with the same shapes and dtypes of
-operands and results.  `rewrite` makes most of them short: it takes a rule for each primitive of JAX's.  The examples
-are `scatter_as_product` and `tiles`.
+operands and results.  `rewrite` makes most of them short: it takes rules for primitives of JAX's.  `stablehlo` marks a
+pass over the text of a StableHLO module.  The examples are `scatter_as_product` and `tiles`.
 """
 
 from collections.abc import Callable, Mapping

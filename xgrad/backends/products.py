@@ -1,4 +1,4 @@
-"""Products: the jaxpr pass that gives products and convolutions the number formats of an `xgrad.Backend`.
+"""Products: a jaxpr pass that rounds operands of matmuls and convolutions as `xgrad.Backend(products=...)` says.
 
     dot_general, conv_general_dilated of float32        operands ──► bfloat16 ──► product, summed in float32 ──► float32
 

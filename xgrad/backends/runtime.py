@@ -1,4 +1,4 @@
-"""Runtime: runs programs on the tensors of one `xgrad.Backend`; JAX's device `on` does the computing.
+"""Runtime: runs compiled programs on the tensors of one `xgrad.Backend`; JAX's device `on` does the computing.
 
     execute(program, operands) ──► place_among(operands).runtime.run      Pendings of the backend, numbers, host scalars
                                         │ does it have operator and dtypes?  no: on the host, or an error

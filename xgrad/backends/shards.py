@@ -1,4 +1,4 @@
-"""Arrays divided among the devices of one `xgrad.Backend`: devices, bytes and shardings; XLA divides the work.
+"""Finds devices, bytes and shardings of arrays that an `xgrad.Backend` divides among its devices; XLA divides the work.
 
     on=["cpu:0", "cpu:1"]     pod:0, pod:1
     x                         NamedSharding(mesh, P("data")) of JAX's devices   ◄─►   the place's `layout`

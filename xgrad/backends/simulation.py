@@ -1,4 +1,6 @@
-"""Simulation: goes through a clock's log and says when each entry begins and ends on an `xgrad.Backend` with a `Cost`.
+"""Simulation: estimates when each program and transfer begins and ends on an `xgrad.Backend` with a `Cost`.
+
+It goes through the log that clock.py writes.  These work side by side:
 
     host      adds `host` or `note` for each operator, compiles, reads values: then it waits
     compute   programs, in the order of their stream, once their operands are there; `Cost.queues` of them at once

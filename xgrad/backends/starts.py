@@ -1,7 +1,7 @@
 """Constants: compiles the start indices of views into programs, for `xgrad.Backend(runtime_starts=False)`.
 
-Elsewhere equal views share one program, which has their starts as operands.  Here each choice of starts is a program of
-its own, a `Bound`; reports count those that are compiled for their starts alone.
+Elsewhere views that differ in their starts alone share one program, which has the starts as operands.  Here each
+choice of starts is a program of its own, a `Bound`; reports count those that are compiled for their starts alone.
 """
 
 from collections.abc import Callable, Sequence

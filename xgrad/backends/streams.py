@@ -1,4 +1,4 @@
-"""Stream, Event: they order the programs of an `xgrad.Backend` with a `Cost` in simulated time, and change no value.
+"""Stream, Event: order an `xgrad.Backend`'s programs in simulated time, by its `Cost`, and change no value.
 
 (PyTorch: torch.Stream, torch.Event.)
 """

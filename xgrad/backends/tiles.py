@@ -1,4 +1,4 @@
-"""tiled: the bytes of an array whose last dimensions a chip stores in whole tiles, for backends' memory and `Cost`."""
+"""tiled: computes an array's bytes on a chip that stores whole tiles, for an `xgrad.Backend`'s memory and times."""
 
 from collections.abc import Mapping
 from typing import Any

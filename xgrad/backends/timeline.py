@@ -1,4 +1,4 @@
-"""Timeline: the simulated time of a backend's `Report`, as a table, a picture, and a trace for Perfetto."""
+"""Timeline: shows when an `xgrad.Backend`'s programs and transfers would run: as a table, picture or Perfetto trace."""
 
 import os
 from typing import Any

@@ -1,7 +1,7 @@
 """xgrad.backends.cudnn, mps, ...: switches of PyTorch's libraries, kept without effect: XLA picks its kernels itself.
 
-`xgrad.backends.cudnn.benchmark = True` is a line of much PyTorch code.  What a module answers is a table: the name, and
-what it is at first; a function's answer follows "()".  (PyTorch: torch/backends.)
+`xgrad.backends.cudnn.benchmark = True` is a line of much PyTorch code.  `_TABLE` gives each module's switches with
+their first values, and its functions, marked by "()", with what they return.  (PyTorch: torch/backends.)
 """
 
 import contextlib

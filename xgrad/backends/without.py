@@ -1,4 +1,4 @@
-"""Finds the operators and dtypes that `xgrad.Backend(without=[...])` lacks, by names and patterns, and checks these.
+"""Finds the operators and dtypes that an `xgrad.Backend(without=[...])` lacks, by the names and patterns of that list.
 
 A pattern is an operator's name, as `docs/operators.md` has it, with * for any characters; `linalg.inv` and `linalg_inv`
 are the same.  "complex" is all operators on complex numbers, "sorting" all that are made of XLA's sort; a dtype's name

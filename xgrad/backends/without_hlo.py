@@ -1,4 +1,4 @@
-"""HloFilter: finds in each program, before it runs, the StableHLO operations of `xgrad.Backend(without_hlo=[...])`."""
+"""HloFilter: says, before a program runs, which StableHLO operations of `xgrad.Backend(without_hlo=[...])` it needs."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Work: a program's arithmetic and bytes by dtype, and its collectives, from which a `Cost` computes its time.
+"""Work: counts a compiled program's arithmetic and bytes by dtype, and its collectives, for a `Cost`'s time estimates.
 
 Totals are XLA's counts of the compiled program.  How they divide among dtypes and operations is read from its
 StableHLO, only if a Cost asks.

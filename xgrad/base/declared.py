@@ -1,7 +1,7 @@
-"""DeclaredPlace: the place of tensors on a device that a user declares in Python, an `xgrad.Backend`.
+"""DeclaredPlace: stands for a `jax.Device` or sharding where tensors are on an `xgrad.Backend`, declared in Python.
 
-A place stands where a `jax.Device` or its sharding would; JAX does not know it, and JAX's own devices compute.  An
-array there is a `Pending` (execution/pending.py), and the place's `runtime` (backends/runtime.py) runs programs on it.
+JAX does not know such a place, and JAX's own devices compute.  An array there is a `Pending` (execution/pending.py),
+and the place's `runtime` (backends/runtime.py) runs programs on it.
 
 Invariant: a name belongs to one place at a time, from `register` to `unregister`; a place without a name works too.
 

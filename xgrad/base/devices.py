@@ -1,12 +1,12 @@
-"""xgrad.device, and where tensors are: PyTorch's device strings over `jax.Device` and `jax.sharding.Sharding`.
+"""xgrad.device, and the conversion of PyTorch's device strings to `jax.Device`s and `jax.sharding.Sharding`s.
 
 `"cpu"`, `"gpu:0"` or `"cuda:0"`, `"tpu:3"`, `"xla"` (the default device), a `jax.Device`, or a multi-device
 `jax.sharding.Sharding` are accepted wherever a device is; within `with xgrad.mesh(...)` a `PartitionSpec` too.
 
-Invariants: an unknown or absent device, an axis that the mesh lacks, and a dimension that does not divide evenly are
-errors at the call, before anything moves.  Meshes are `Auto`: XLA decides which devices compute what.  With several
-processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh uses the devices of all
-processes.
+Invariants: an unknown device, an axis that the mesh lacks, and a dimension that does not divide evenly are errors at
+the call, before anything moves; an absent device is one when a tensor is put there.  Meshes are `Auto`: XLA decides
+which devices compute what.  With several processes each counts its own devices, as PyTorch's do: "gpu:0" is the first
+of this one; a mesh uses the devices of all processes.
 
 More than 450 lines: one place distinguishes names, places and shardings.
 """
@@ -36,7 +36,7 @@ _ELSEWHERE = frozenset([
 
 
 class device(Immutable):
-    """A place for tensors: `type` ("cpu", "cuda", "tpu") and `index`, as in PyTorch, and the `jax` placement behind it.
+    """A place for tensors: `type` ("cpu", "cuda", "tpu") and `index`, as in PyTorch, and its `placement`.
 
     The index of the first CPU is None, as PyTorch's for a CPU that was asked for without one.
 

@@ -1,4 +1,4 @@
-"""dtype: PyTorch's dtype objects around NumPy's (PyTorch: torch/csrc/Dtype.cpp).
+"""dtype: the class of `xgrad.float32`, ..., PyTorch's dtype objects around NumPy's (PyTorch: torch/csrc/Dtype.cpp).
 
 Invariant: arrays, plans and kernels have NumPy's dtypes; a `dtype` is what users are given (`x.dtype`, `xgrad.float32`)
 and may hand back: it is equal to NumPy's of its name, has its hash, and NumPy and JAX read its attribute `dtype`.

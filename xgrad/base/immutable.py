@@ -1,4 +1,4 @@
-"""Immutable: the base class of `dtype`, `device` and `finfo`, whose attributes cannot be set (PyTorch: THPDtype)."""
+"""Immutable: the base of `dtype`, `device`, `finfo` and `iinfo`: their attributes cannot be set (PyTorch: THPDtype)."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Undocumented parts of JAX that xgrad uses, all in this file, so that one file is read when JAX changes.
+"""Collects the undocumented parts of JAX that xgrad uses, so that one file is read when JAX changes.
 
-Each part has a canary (`CANARIES`), which a test and `python -m xgrad doctor` ask, and which fails the day JAX changes
-it.  A canary says what follows then.
+`CANARIES` has functions that test if JAX still behaves as xgrad expects, and what follows if not; a test and
+`python -m xgrad doctor` call them.
 """
 
 import sys

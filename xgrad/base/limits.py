@@ -1,4 +1,4 @@
-"""Checks of programs as JAX traces them: none makes an array of 2**63 bytes or more, or of 64-bit numbers without x64.
+"""Checks each program as JAX traces it: raises for arrays of 2**63 bytes or more, and 64-bit arguments without x64.
 
 x64 is JAX's mode for 64-bit types.  Products of float32 are traced so that accelerators too compute them in float32.
 

@@ -1,4 +1,4 @@
-"""mesh: a block that arranges devices, JAX's or an `xgrad.Backend`'s, so that a `PartitionSpec` is a device in it."""
+"""mesh: a `with` block that names axes of a grid of devices, so that `device=PartitionSpec(...)` divides a tensor."""
 
 from math import prod
 from typing import Any

@@ -1,4 +1,4 @@
-"""Errors for names that a module of xgrad does not have: close matches, and what replaces a PyTorch name.
+"""Makes the errors for names that a module of xgrad does not have: they show close matches, or what to use instead.
 
 `torch_names.txt` has PyTorch's public names (scripts/make_torch_names.py writes it), `_ADVICE` what takes their place.
 It is all looked up when the error is shown, so that `hasattr`, which asks for many such names, costs nothing.

@@ -1,4 +1,4 @@
-"""SymInt, sym_max and the like: PyTorch's names for sizes that a trace does not know (PyTorch: torch/__init__.py).
+"""SymInt, sym_max, ...: PyTorch's names for sizes unknown in a trace, here for plain numbers (torch/__init__.py).
 
 Here each trace knows its sizes, as Python's numbers.  So the functions compute at once, and the classes exist for
 `isinstance` alone.

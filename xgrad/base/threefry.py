@@ -1,4 +1,4 @@
-"""Threefry, JAX's random generator, on the host: the first random numbers of a process need no compiled program.
+"""Computes JAX's random numbers (threefry) in Python and NumPy, so that the first of them need no compiled program.
 
 A program with threefry takes 0.1 s to compile, and a model has one for each shape of its weights.  So the first keys
 and the first numbers of each shape are computed here, by Python's integers and by NumPy, bit for bit as `jax.random`

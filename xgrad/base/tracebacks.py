@@ -1,7 +1,7 @@
-"""shorten: cuts the frames of xgrad, JAX and NumPy from a traceback, as JAX does; the user's own frames stay.
+"""shorten: cuts frames of xgrad, JAX, NumPy and the standard library from a traceback; the user's own frames stay.
 
 Public functions call it in an `except` clause, so that a call that raises nothing pays nothing.
-JAX_TRACEBACK_FILTERING=off shows all frames.
+JAX_TRACEBACK_FILTERING=off shows all frames; an error that may be xgrad's own fault (`KeyError`, ...) keeps them.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""PyTorch names that xgrad does not support: stand-ins whose call raises, with the reason and an alternative.
+"""Stands in for PyTorch names that xgrad does not support: a call raises, with the reason and an alternative.
 
 Looking up such a name returns a class that raises `NotImplementedError` when it is called; so code that only mentions
 the name runs.  Names of values (a dtype, a layout) raise when they are looked up.  The `__getattr__` of

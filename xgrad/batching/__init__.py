@@ -1,1 +1,1 @@
-"""Tensors and operators inside of `vmap`: an entry of a batch, and the programs that map an operator over it."""
+"""Implements `func.vmap`: a `BatchedTensor` is one entry of a batch, and operators are mapped over the whole batch."""

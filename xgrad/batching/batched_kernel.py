@@ -1,4 +1,4 @@
-"""BatchedOperator: an operator inside of vmap, by `jax.vmap` of its forward function and of its derivative formulas.
+"""BatchedOperator: maps an operator over a batch in xgrad.vmap, by `jax.vmap` of its function and derivative formulas.
 
 As every operator it has a kernel (its forward programs) and plans (what forward saves, and the backward program).
 

@@ -1,7 +1,7 @@
-"""Answer: what a chip's compiler says of one program; and the folder that remembers answers.
+"""Answer: a chip compiler's result for one program: bytes, seconds, errors; `remember` stores it in a folder.
 
-An answer is asked as JAX's compiled programs are (`as_text()`, `cost_analysis()`, `memory_analysis()`), so what reads
-those reads answers too.
+It has methods of JAX's compiled programs (`as_text()`, `cost_analysis()`, `memory_analysis()`), so that code which
+reads those reads answers too.
 """
 
 import contextlib

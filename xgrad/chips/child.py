@@ -1,6 +1,7 @@
-"""The process that runs a chip's compiler: it reads programs from a socket, and writes what the compiler says of each.
+"""Runs the compiler of a chip that is not here in a process of its own, for `xgrad.target`.
 
-It is started as a file, `python -P child.py SOCKET`, and imports JAX alone: no code of the user's, none of xgrad's.
+The process reads programs from a socket, and writes what the compiler says of each.  It is started as a file,
+`python -P child.py SOCKET`, and imports JAX alone: no code of the user's, none of xgrad's.
 A compiler that finds itself in a state that it did not foresee ends the process; xgrad then starts another one.
 
 Invariant: it ends when the process that started it does, in the middle of a program too.

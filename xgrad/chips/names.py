@@ -1,4 +1,4 @@
-"""Names of chips, such as "tpu:v5e", "tpu:v4:2x2x1" and "cuda:t4", and what a chip's compiler has to know of each."""
+"""Parses names of chips ("tpu:v5e", "tpu:v4:2x2x1") for `xgrad.target`, and lists what their compilers have to know."""
 
 from math import prod
 from typing import NamedTuple

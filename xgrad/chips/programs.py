@@ -1,4 +1,4 @@
-"""asked: makes the program that a chip's compiler is given: of a compiled function, a lazy block or a plain function.
+"""asked: traces a compiled function, a lazy block or a plain function as a program for an `xgrad.target`'s compiler.
 
 Each is traced anew, for the target's platform, because the programs of a step that has run have the forms and shardings
 of the devices here.  Nothing is run, and no tensor, gradient, state or generator is changed.
@@ -38,7 +38,7 @@ from ..viz.names import names_of
 
 
 class Asked(NamedTuple):
-    """A program: a function of JAX arrays, and what is known of its operands, by their numbers."""
+    """A program to compile: a function of JAX arrays, and shapes, names and shardings of its operands."""
 
     name: str
     function: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Target: a chip, or several, that programs are compiled for and that need not be here (`xgrad.target`)."""
+"""Target: compiles programs for a chip, or several, that need not be here, for a report (`xgrad.target`)."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Checks of the commands' arguments, and `needs`, which imports the packages that a command needs."""
+"""Checks the arguments of `python -m xgrad`'s commands; `needs` imports the packages that a command needs."""
 
 import argparse
 from collections.abc import Callable

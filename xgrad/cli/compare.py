@@ -1,8 +1,8 @@
-"""`python -m xgrad compare`: run your function along both tracking paths of views, and print what differs.
+"""`python -m xgrad compare`: runs your function with views tracked by replay and by strides, and prints what differs.
 
-The paths are replay and geometry.  With --backends it runs on these instead: FILE.py:a,b names backends that the file
-declares with xgrad.Backend, "cpu" or "gpu:0" a device.  With --target the compiler of a chip that is not here says what
-both paths cost there.
+The two ways are the paths "replay" and "geometry".  With --backends it runs on these instead: FILE.py:a,b names
+backends that the file declares with xgrad.Backend, "cpu" or "gpu:0" a device.  With --target the compiler of a chip
+that is not here says what both paths cost there.
 FILE.py:function names it.  Its inputs are the result of the file's own `inputs()`, if there is one; else random float32
 tensors that require grad: of the shapes that --shapes gives, or one of shape 4,4 for each parameter.
 """

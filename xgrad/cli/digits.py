@@ -1,4 +1,4 @@
-"""The demo's network and its data: a recurrent classifier of scikit-learn's handwritten digits."""
+"""The network and data of `python -m xgrad demo`: a recurrent classifier of scikit-learn's handwritten digits."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables drawn by the package rich, for the option --rich of commands; a terminal shows each row as it comes."""
+"""show: draws a command's table with the package rich, for its option --rich; a terminal shows each row as it comes."""
 
 import argparse
 from collections.abc import Iterable, Sequence

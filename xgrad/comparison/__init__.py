@@ -1,4 +1,4 @@
-"""`xgrad.compare`: runs a function along both tracking paths of views, or on several backends; says what differs.
+"""`xgrad.compare`: runs a function with views tracked by replay and by strides, or on several backends, and compares.
 
 The package is not called `compare`: importing it would replace the function of that name in `xgrad`.
 """

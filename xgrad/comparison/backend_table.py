@@ -1,4 +1,4 @@
-"""BackendComparison: the results of one function on several backends, and their table: as text, HTML, through rich."""
+"""BackendComparison: shows how one function's results differ between backends, as a table, for `xgrad.compare`."""
 
 from dataclasses import dataclass, field
 from html import escape

@@ -1,4 +1,4 @@
-"""The versions, devices and date that `xgrad.compare` shows beside its figures."""
+"""circumstances: collects the versions, devices and date that `xgrad.compare` shows beside its figures."""
 
 import os
 import platform

@@ -1,4 +1,7 @@
-"""Findings: results of `xgrad.compare` on both tracking paths: outputs, gradients, nodes, programs, times."""
+"""Findings: results of `xgrad.compare`: outputs, gradients, nodes, programs and times of both tracking paths.
+
+The paths are "replay" and "geometry" of `xgrad.views.tracking`.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""on_backends: `xgrad.compare(f, x, backends=[...])`: runs one function on several backends, and compares the results.
+"""on_backends: runs a function on several backends and compares, for `xgrad.compare(f, x, backends=[...])`.
 
 The first backend is the one that the others are compared with.  Invariants: each runs on fresh copies of the same
 inputs, with the same random numbers and cotangents; no report is open while a run is timed.

@@ -18,6 +18,7 @@ buckets.py           arguments whose sizes vary
 function.py          `CompiledFunction`, which `xgrad.compile` returns
 verify.py            verify=True: comparison of each call with an eager run,
 dry_run.py           which leaves nothing behind
+messages.py          the texts of errors
 torch_names.py       torch.compiler's questions
 """
 

@@ -1,4 +1,4 @@
-"""Rehearsal, Keeping: run a function eagerly without lasting changes, for the comparison of `verify=True`.
+"""Rehearsal, Keeping: run a function eagerly and undo its changes, for `xgrad.compile(verify=True)`.
 
     tensors from outside ──► twins with copies of their values (overlay.py)
     generators ────────────► twins with their keys

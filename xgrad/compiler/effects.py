@@ -1,4 +1,4 @@
-"""The effects of a compiled function: the tensors that it returns, and its changes of tensors from outside.
+"""Describes, for xgrad.compile, the tensors that a traced function returns, and its changes of tensors from outside.
 
 An `Outputs` numbers the arrays that the program returns, and writes a `Recipe` for each tensor that a call makes of
 them.  Tensors that share a storage in the trace share one after the call; a view comes with its base.

@@ -1,4 +1,4 @@
-"""Overlay: attributes of tensors that only one thread sees, while it traces a function or runs it to verify a call.
+"""Overlay: gives tensors attributes that one thread alone sees, while xgrad.compile traces a function or verifies it.
 
 The function gets the very tensors that later calls will get, so that identity, `.grad`, hooks and views mean what they
 always mean.  The first touch of a tensor from outside, of any kind, adds it to the overlay: it makes a `Reached`, with

@@ -1,4 +1,4 @@
-"""Program, Backward: the traced equations as a forward program, and the backward program of results with a history.
+"""split: divides the equations that xgrad.compile traced into a forward `Program` and, for gradients, a `Backward`.
 
 A trace gives one list of equations.  Equations of `input_p` are inputs from outside; the first one of an arriving
 gradient is where the forward program ends and the backward program begins.  The forward program also returns the values

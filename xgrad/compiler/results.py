@@ -1,4 +1,4 @@
-"""Results: the list into which JAX's C code puts what a compiled program gives, so that an interrupt cannot lose it.
+"""Results: a list that JAX's C code fills with a compiled program's results, so that an interrupt cannot lose them.
 
 Python code of JAX's calls the program, which takes the memory of operands that it writes: an interrupt before that
 code returns would lose their values.  So the program's result is a pytree, and this list is the tree's metadata.

@@ -1,4 +1,4 @@
-"""Shardings of a compiled program: `in_shardings`, `out_shardings`, and those for written storages and gradients.
+"""Puts a compiled function's tensors at `in_shardings` and `out_shardings`; finds the shardings of its other results.
 
 A storage that the function writes, and the gradient of a tensor, keep their storage's sharding: XLA would choose
 another.  A program on a mesh leaves arrays without a placement as a copy on each device.

@@ -1,4 +1,4 @@
-"""Turns: the lock that lets one thread at a time trace, put tensors into containers, or verify a call.
+"""Turns: xgrad.compile's lock, by which one thread at a time traces, puts tensors into containers, or verifies a call.
 
 A traced function's writes to lists and objects from outside stay there until the trace is over.  Another trace would
 take them for its own function's, and the end of the trace would remove the writes of a program that runs meanwhile.

@@ -1,4 +1,4 @@
-"""Traced: the result of a trace as data, from which a program's `Entry`, node and generated function are made."""
+"""Traced: the result of xgrad.compile's trace as data; an `Entry`, a compiled program with guards, is built from it."""
 
 from typing import Any, NamedTuple
 

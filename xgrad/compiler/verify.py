@@ -1,4 +1,4 @@
-"""verify=True: each call of a compiled function also runs eagerly, and the two are compared.
+"""`xgrad.compile(verify=True)`: runs each call of the compiled function eagerly too, and compares the two.
 
     find the program ──► eager run (dry_run.py), stored in NumPy ──► run the program ──► compare ──► result
 

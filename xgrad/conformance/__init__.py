@@ -1,4 +1,4 @@
-"""Conformance of a device: every operator, view and mode of execution on it, compared with the CPU in float64.
+"""Conformance of a device: compares operators, views and modes of execution on it with the CPU in float64.
 
 `python -m xgrad conform` is its command line.
 

@@ -1,6 +1,6 @@
 """Conformance checks of one training step: eager, with a compiled backward, as a compiled step and in a lazy block.
 
-The step writes rows of a state in place, has a hook and a branch on a shape; its reference is the same step on the CPU
+The step writes rows of a state in place, has a hook and a branch on a dtype; its reference is the same step on the CPU
 in float64 (complex128).
 """
 

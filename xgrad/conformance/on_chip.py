@@ -1,4 +1,4 @@
-"""Conformance of a chip that is not here: its compiler compiles the programs of the checks, and the chip runs none.
+"""Checks conformance for a chip that is not here: its compiler compiles the checks' programs, and the chip runs none.
 
 All checks of an operator in one dtype are one program first; if that does not simply compile, each is one.  Where a
 check has no single program (transfers, a training step, results whose shape depends on values), the check runs on an

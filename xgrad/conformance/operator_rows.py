@@ -1,4 +1,4 @@
-"""OperatorRow: one row of the conformance report: an operator's checks on a device, a cell for each dtype."""
+"""OperatorRow: makes a row of a conformance report (`xgrad conform`): an operator's checks, a cell for each dtype."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""A device's conformance report (`python -m xgrad conform`) as HTML: a fragment for notebooks, or a whole page."""
+"""Writes a device's conformance report (`python -m xgrad conform`) as HTML: a part for notebooks, or a whole page."""
 
 from html import escape
 

@@ -1,4 +1,7 @@
-"""Conformance checks of random numbers: a seed must give the same numbers on a device as on the CPU."""
+"""Conformance checks of random numbers: a seed must give the same numbers again, and the same as on the CPU.
+
+A backend that draws random bits by a generator of its own is compared with itself only.
+"""
 
 from collections.abc import Callable
 from typing import Any

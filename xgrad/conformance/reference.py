@@ -1,7 +1,7 @@
 """Reference: an operator's values and derivatives by JAX on the CPU, in float64 or complex128, for conformance.
 
 The numbers are those that the device gets, which are exact in the wider dtype.  Integers and bools are computed as they
-are.  Random numbers are others in each dtype, so that their reference has the column's.
+are.  An operator that draws random numbers is computed in the dtype of the device, because each dtype has others.
 """
 
 from collections.abc import Callable

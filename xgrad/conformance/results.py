@@ -1,4 +1,4 @@
-"""Results: all rows of a conformance run, with its device, versions and selection; report.py shows them."""
+"""Results: the rows of a conformance run, with its device, versions and selection; report.py shows them."""
 
 from collections import Counter
 from typing import Any

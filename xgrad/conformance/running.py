@@ -1,4 +1,4 @@
-"""run: makes all rows of a conformance report, one after another; an error in a row becomes a cell of it."""
+"""run: makes a device's conformance report (`python -m xgrad conform`) by rows; an error in a row is a cell of it."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Conformance checks of views: each view is read, written through, and differentiated, along both tracking paths.
+"""Conformance checks of views: each is read, written through and differentiated, tracked by replay and by strides.
 
 The reference is NumPy, whose views are views too.  With a cotangent c of the base, after `view(y).mul_(k)`:
 

@@ -1,6 +1,6 @@
-"""Checks the functions given to `cond` and `while_loop`: they must write nothing, and return new tensors.
+"""Checks the functions given to `cond` and `while_loop`: they must not write their operands, and return new tensors.
 
-Errors name PyTorch's rules in PyTorch's words, without its type: there it is torch.compile that refuses.
+Errors name PyTorch's rules in PyTorch's words, and have another type: in PyTorch torch.compile raises them.
 """
 
 from collections.abc import Callable

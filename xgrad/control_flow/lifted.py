@@ -1,4 +1,4 @@
-"""Lifted: makes the tensors that a function uses from outside its arguments, for programs of `cond` and `while_loop`.
+"""Lifted: turns outside tensors that a function uses into its arguments, for the programs of `cond` and `while_loop`.
 
     w = ...                                    look(f, x): f runs once; it uses w
     f = lambda x: x * w          ──►           lifted: (x, w) ↦ f(x), with the argument in the place of w's value

@@ -1,4 +1,4 @@
-"""repeated_while: a loop of steps over arrays, for JAX programs, that can be differentiated in reverse, to any order.
+"""repeated_while: runs `while_loop`'s steps in a JAX program; it can be differentiated in reverse, to any order.
 
     step(*carried, *outside) ──► carried
 

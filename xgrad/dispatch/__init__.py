@@ -1,1 +1,1 @@
-"""Operators: declaring them (declare.py), calling them (call.py), recording them, and interpreters in their place."""
+"""Declares operators (declare.py), calls them (call.py), records them (record.py), or has interpreters run them."""

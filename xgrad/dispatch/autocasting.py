@@ -1,4 +1,4 @@
-"""Autocast: the operators that run in a lower precision, those that run in float32, and the casts before them.
+"""Autocast: casts the arguments of some operators to a lower precision, and of others to float32, before they run.
 
     x ──┐                       x ──ToCopyBackward0──┐
         mm ──►    becomes                            mm ──►   in bfloat16

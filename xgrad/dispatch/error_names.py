@@ -1,7 +1,7 @@
 """Puts an operator's public name in front of its errors: `softmax(): Dimension out of range (expected ...)`.
 
-Whatever a public function raises gets its name, in the `except` clause of the function or of its wrapper: a call that
-raises nothing pays nothing.  Texts that begin with the name stay as they are, and so do errors of users' code that an
+What a public function raises gets its name in the `except` clause of the function or of its wrapper: a call that raises
+nothing pays nothing.  Texts that begin with the name stay as they are, and so do errors of users' code that an
 operator calls (an override, a hook, a function that `apply_` maps).
 """
 

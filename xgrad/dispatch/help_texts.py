@@ -1,4 +1,4 @@
-"""HelpText: docstrings of public functions as `help` and `?` show them: help.z, made by scripts/make_help.py.
+"""HelpText: lets `help` and `?` show long docstrings of public functions, from help.z (scripts/make_help.py).
 
 A docstring of the source says what a function does.  In help.z it is joined to what follows from the declaration:
 shapes and dtypes, errors, what backward saves, an example with its result, the source.  To make these texts takes

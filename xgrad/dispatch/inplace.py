@@ -1,4 +1,4 @@
-"""call_inplace: runs an operator in place: writes its result into the first argument, through its view chain."""
+"""call_inplace: runs an operator in place (`add_`): its result is written into the first argument, and recorded."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,6 +1,6 @@
-"""Helpers of the operators' functions over JAX arrays: type promotion, dimensions, broadcasting, PyTorch's errors.
+"""Helpers for the operators' functions of JAX arrays: type promotion, dimensions, broadcasting, PyTorch's errors.
 
-All run while a kernel is traced, once for each (shapes, dtypes, static arguments), so checks here cost eager calls
+Most run while a kernel is traced, once for each (shapes, dtypes, static arguments), so checks here cost eager calls
 nothing.  An error raised here ends the call before anything is changed.
 """
 

@@ -1,7 +1,7 @@
-"""replay, adjoint, write_back: read a view, take its gradient, write it, recorded on Tensors (`create_graph=True`).
+"""replay, adjoint, write_back: read a view, take its gradient to the base, write it, for `create_graph=True`.
 
-Each is linear, and its derivative is made of the others.  `TENSORS` of engine/arithmetic.py calls them, as methods of
-Tensor.
+They work on Tensors and record nodes.  Each is linear, and its derivative is made of the others.  `TENSORS` of
+engine/arithmetic.py calls them, as methods of Tensor.
 """
 
 from typing import Any

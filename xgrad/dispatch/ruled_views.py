@@ -1,7 +1,8 @@
-"""ruled: makes views of tensors on a backend by its rules, `xgrad.Backend(views=...)`, for dispatch/view.py.
+"""ruled: makes views by the rules of the tensor's backend, `xgrad.Backend(views=...)`, for dispatch/view.py.
 
-A rule gives a view steps of its own, says that it is free, tracked by geometry or a copy, or refuses it.
-`dispatch/view.py` asks here only once a backend with rules is in use.
+A rule gives a view steps of its own; says that it costs nothing ("free"), is a copy, or is tracked by "replay" or by
+"geometry"; or refuses it.  `dispatch/view.py` calls `ruled` only once a backend with rules is in use.  Operators that
+write into a view which they make, as `x[i] = v` does, make it by `aliased`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The attributes `_saved_<name>` and `_raw_saved_<name>` of operators' autograd nodes, as PyTorch names them.
+"""Computes the attributes `_saved_<name>` and `_raw_saved_<name>` of operators' autograd nodes, as PyTorch names them.
 
 Values that an operator's formulas save are attributes under the names of its arguments and results, and so are its
 static arguments.  PyTorch's formulas sometimes save something else: sizes, dims as tuples, enumerations as numbers.

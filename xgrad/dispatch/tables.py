@@ -1,4 +1,4 @@
-"""The tables of all declared operators, public functions and methods, by name; declare.py fills them."""
+"""FUNCTIONS, METHODS, OPERATORS, ...: tables of declared operators by name, which declare.py and library/ fill."""
 
 from typing import Any
 

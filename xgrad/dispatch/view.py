@@ -1,4 +1,4 @@
-"""Makes views of tensors and records them; a view is metadata: XLA runs nothing until it is read.
+"""Makes views of tensors and records their autograd nodes, for view operators; XLA runs nothing until a view is read.
 
 A view that was made before costs one dictionary look-up in its chain, a Tensor, its ViewMeta, and the node if it is
 recorded.
@@ -275,7 +275,7 @@ def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Any:
 
 
 def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str, grow: Any = None) -> tuple[Tensor, ...]:
-    """Make the views of `self` by one operation (split, unbind); they share no element, and have one node.
+    """Make the views of `self` by one operation (split, unbind); they have one node.
 
     They must not be written in place while they are recorded.
     """

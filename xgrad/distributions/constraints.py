@@ -1,4 +1,4 @@
-"""Constraints: the values that a distribution's parameters and draws may have, as torch.distributions.constraints.
+"""Constraints: classes that check a distribution's parameters and values (PyTorch: torch.distributions.constraints).
 
 Each kind of constraint is a class; names without an underscore are PyTorch's for a class that takes bounds, or for the
 one instance of a class that takes none.  (PyTorch: torch/distributions/constraints.py.)

@@ -1,4 +1,4 @@
-"""ExponentialFamily: a base class with entropies and divergences by the gradient of a log normalizer.
+"""ExponentialFamily: a base class of distributions, which finds entropies by the gradient of their log normalizer.
 
 PyTorch (torch/distributions/exp_family.py) detaches the parameters, and so has no gradients of these; here they are
 recorded.

@@ -1,4 +1,4 @@
-"""KL divergences between different kinds of distributions (PyTorch: the second half of torch/distributions/kl.py).
+"""Registers KL divergences of distributions of two classes (PyTorch: the second half of torch/distributions/kl.py).
 
 A divergence is an expectation: -entropy(p) - E[log q(x)] for draws x of p.  The logarithm of a density is a sum of a
 few functions of x, so a row for each p gives their means, and a row for each q makes the expectation of these.

@@ -1,4 +1,7 @@
-"""Relaxed Bernoulli and categorical (Gumbel-softmax): draws are differentiable (https://arxiv.org/abs/1611.00712)."""
+"""RelaxedBernoulli, RelaxedOneHotCategorical, ...: distributions whose draws have gradients (Gumbel-softmax).
+
+(https://arxiv.org/abs/1611.00712)
+"""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

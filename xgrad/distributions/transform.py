@@ -1,4 +1,4 @@
-"""Transform: the base class of transforms of random variables, with inverse and Jacobian; ComposeTransform."""
+"""Transform, ComposeTransform, IndependentTransform: functions of random variables, with inverse and Jacobian."""
 
 import math
 from typing import Any

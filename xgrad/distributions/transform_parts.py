@@ -1,4 +1,4 @@
-"""Transforms of a tensor's parts (Cat, Stack) and shape, and by a cumulative distribution function."""
+"""CatTransform, StackTransform, ReshapeTransform, ...: transforms of a random tensor's parts and shape, or by a CDF."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

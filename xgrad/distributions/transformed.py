@@ -1,4 +1,4 @@
-"""Distributions made of others: transformed, Independent, mixtures; LogNormal, HalfNormal and HalfCauchy."""
+"""TransformedDistribution, Independent, MixtureSameFamily, LogNormal, HalfNormal, ...: distributions made of others."""
 
 import math
 from collections.abc import Sequence

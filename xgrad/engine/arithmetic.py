@@ -1,4 +1,4 @@
-"""Arithmetic: the operations of backward on gradients, in two forms: on bare arrays, and on Tensors that are recorded.
+"""Arithmetic: the operations of backward on gradients, in two versions: on bare arrays, and recorded, on Tensors.
 
     ARRAYS     bare arrays: nothing is recorded, and an array with no other reference may be overwritten
     TENSORS    Tensors: each map is an operator, which is recorded and carries tangents and batches along

@@ -9,7 +9,7 @@
     w ──► W
 
 `apply`: view the base gradient, call `fn` on that part, write its result back into the base gradient, pass the others
-through.  The chain determines if the part is found by replaying view operations or by geometry (`relation_of`; PyTorch:
+through.  The view determines if the part is found by replaying view operations or by geometry (`relation_of`; PyTorch:
 torch/csrc/autograd/functions/tensor.cpp).
 
 The base gradient is updated in place, by donation, if the engine has the only reference to it: k writes into an

@@ -1,4 +1,4 @@
-"""Containers of the hooks of tensors and autograd nodes, the order in which they run, and RemovableHandle.
+"""Stores and runs the hooks of tensors and autograd nodes, in PyTorch's order; `RemovableHandle` removes one.
 
 Order, for a non-leaf: tensor hooks (registration order) → retain-grad → node pre-hooks → apply → node post-hooks.  For
 a leaf: tensor hooks → accumulator pre-hooks → accumulate → post-accumulate hooks → accumulator post-hooks.

@@ -1,4 +1,4 @@
-"""put: transfers an array to a device, a sharding or a backend of `xgrad.Backend`; zeros, beside: make one there."""
+"""put, zeros, beside: transfer arrays to a device, a sharding or an `xgrad.Backend`, or make them there."""
 
 from typing import Any
 

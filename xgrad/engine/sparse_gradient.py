@@ -1,4 +1,4 @@
-"""SparseGradient: a sparse gradient on its way through the autograd engine, at no cost to dense gradients.
+"""SparseGradient: carries a sparse gradient through the autograd engine, at no cost to dense gradients.
 
 Its shape equals no other: so the comparison that the engine makes for every gradient sends it to `validate_output`,
 which looks at the node that it goes to.  A leaf, a recorded operator and a node that works on Tensors accept it; for

@@ -1,16 +1,17 @@
-"""Transcript: stores a backward's operations of a lazy queue, so that the next equal backward need not find them.
+"""Transcript: caches the operations that a backward queues in a lazy block, so that an equal one skips the engine.
 
-In a lazy block a training loop queues (notes) the same backward in each step.  To find its operations, the engine runs
-the nodes: order, plans, programs, shapes and sums, some 20 µs for a node.  A transcript has the entries of the queue as
-they were noted.  The next backward asks only if everything that they depend on is the same, and then appends them in
-one piece.
+A lazy block collects operations in a queue, and runs them later as one program.  A training loop queues the same
+backward in each step.  To find its operations, the engine runs the nodes: order, plans, programs, shapes and sums, some
+20 µs for a node.  A transcript has the queue's entries for one backward.  The next backward computes its outline, a key
+of everything that they depend on; if it is known, the entries are appended in one piece.
 
     outline of the graph  ──►  known:    Transcript.replay: the same entries; the leaves' gradients are new
                                unknown:  the engine's loop; leaves wait until its end; then a new Transcript
 
 Invariants: an outline has all that chooses the programs (plans, chains, shapes, edges, order), and where in the queue
-each operand is, so the entries are the same to the last number; saved floats are operands, which may change.  Entries
-with an operand that the outline lacks are not stored.  A graph with hooks, custom Functions or packed tensors has none.
+each operand is, so the entries are the same to the last number; saved floats are operands, which may change.  If an
+entry has an operand that the outline lacks, no transcript is stored.  A graph with hooks, custom Functions or packed
+tensors has none.
 """
 
 import sys
@@ -107,7 +108,7 @@ class Outline:
 
 
 class Transcript:
-    """The entries that one backward noted, and where among them its gradients are."""
+    """The entries that one backward added to the queue, and where among them its gradients are."""
 
     def __init__(
         self, start: int, entries: list[Any], inputs: list[Any], sinks: list[Any], captured: list[Any], ran: list[int]

@@ -1,6 +1,7 @@
 """The autograd nodes of views (SelectBackward0, ...): they put a view's gradient at its place in the base's shape.
 
-Backward is the adjoint of the view's chain.  Each of PyTorch's names has a subclass; they differ in nothing else.
+A node has the view's `ViewChain`, the steps from the base to the view, and its backward is the chain's adjoint.  Each
+of PyTorch's names has a subclass.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Codes: numbers that stand for the operands of a lazy queue's programs, inputs or results; queue.py explains them."""
+"""Decodes a lazy queue's codes, numbers that stand for its inputs and its programs' results; queue.py explains them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Recovers when a lazy queue's program fails: finds the operation that failed, and puts back what was written.
+"""Recovers when a lazy block's program fails: finds the operation that failed, and puts back what was written.
 
 queue.py calls these when the whole program failed, or some of its last segments did.
 """

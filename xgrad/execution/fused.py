@@ -1,4 +1,4 @@
-"""Fused: the one jitted function of all programs in a lazy queue; Programs: the cache of compiled ones."""
+"""Fused: joins a lazy block's queued operations into one jitted function; Programs: the cache of these functions."""
 
 import threading
 from collections import Counter, OrderedDict

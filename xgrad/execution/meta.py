@@ -1,7 +1,7 @@
 """The meta device: its tensors have a shape and a dtype and no values (PyTorch: device "meta").
 
-`_Meta` has the methods of a backend declared with `xgrad.Backend` (base/declared.py), and each computes shapes
-alone.  A tensor here holds a Pending of a lazy queue that never runs (shapes_only.py).
+`_Meta` has the methods that run programs on an `xgrad.Backend` (backends/runtime.py), and computes shapes only.  A
+tensor here holds a Pending of a lazy queue that never runs (shapes_only.py).
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""lend: gives a tensor's array to a lazy queue (as a `Pending`), so that its memory can be reused after a write."""
+"""lend: gives a tensor's array to a lazy block as a `Pending`, so that a queued write may reuse its memory."""
 
 from typing import Any
 

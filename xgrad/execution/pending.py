@@ -1,4 +1,4 @@
-"""Pending: an array that a lazy queue has not computed yet; it stands where a `jax.Array` stands.
+"""Pending: an array that a lazy block (`xgrad.lazy`) has not computed yet; it stands where a `jax.Array` stands.
 
     before the evaluation    `queue`, `number`: the result of a queued program
     after it                 `value`: the array

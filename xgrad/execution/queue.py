@@ -1,4 +1,4 @@
-"""Queue: the programs that a thread's lazy block has not run yet, and their evaluation as one XLA program.
+"""Queue: collects the operations of a thread's lazy block (`xgrad.lazy`), and runs them as one XLA program.
 
     note(program, operands)  ──►  entry (program, codes, place, results, line)      results: Pendings
     evaluate(reason)         ──►  one jitted function of the inputs, for what is alive

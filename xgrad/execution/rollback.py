@@ -1,8 +1,8 @@
 """Puts back the values that in-place writes of a lazy block replaced, if the new values are never computed.
 
 Invariant: a tensor that was written without a record has its old value back, as if the write had failed at its call.
-If that value was made of numbers alone (`zeros`: an optimizer's first state) and was not computed either, it is noted
-again.  One whose write was recorded has not: its history belongs to the value that it would have.
+If that value was not computed either, it is queued again if it was made of numbers alone (`zeros`: an optimizer's first
+state).  One whose write was recorded has not: its history belongs to the value that it would have.
 """
 
 import weakref

@@ -1,4 +1,4 @@
-"""Turns Python numbers that come again in a lazy queue into arrays on the device, which no later call transfers.
+"""Turns Python numbers that a lazy block uses again and again into arrays on the device, to spare later transfers.
 
 JAX transfers a number to the device in each call, which takes 11 µs here, and an array with its value and weak type
 0.5; making that array takes 57.  So a learning rate or a factor of the model becomes one, and a number that changes

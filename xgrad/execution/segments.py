@@ -11,7 +11,7 @@ where the fewest bytes pass from one to the next.  Equal groups are one program.
 by element, stays together for many more operations.
 
 Invariant: nothing that the queue was given is donated before the last segments, which use nothing of each other: C code
-runs these without an interrupt, and an error or an interrupt before leaves everything as it was noted.  What
+runs these without an interrupt, and an error or an interrupt before leaves everything as it was queued.  What
 segments give each other is donated to its last user.
 """
 

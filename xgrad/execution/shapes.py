@@ -1,4 +1,4 @@
-"""Finds the shapes, dtypes and weak types of a program's operands, and of its results before it runs, for lazy queues.
+"""Finds the shapes, dtypes and weak types of a program's operands, and of its results before it runs, for lazy blocks.
 
 JAX's shape rules are asked once for each program and avals of operands, in each of JAX's x64 modes, which makes other
 dtypes of the same operations.

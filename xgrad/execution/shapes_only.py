@@ -1,6 +1,7 @@
 """shapes_only: a block in which tensors get shapes and dtypes but no values, and take no memory.
 
-Such a tensor holds a Pending of a queue that never runs.  A trace takes it as any other; what reads its value raises.
+For `xgrad.chips.shapes()` and "meta" tensors.  Such a tensor holds a `Pending` of a queue that never runs; to read its
+value raises an error.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ _NUMBERS = frozenset(("item()", "bool()", "int()", "float()", "complex()"))
 
 
 class NoValues(Queue):
-    """The queue of such a block: it gives shapes to what is noted, and forgets it."""
+    """The queue of such a block: it gives shapes to the operations that it gets, and forgets them."""
 
     def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
         found = super().note(program, operands, owners)

@@ -1,4 +1,4 @@
-"""xgrad.fft, as torch.fft: shows the operators that are declared in that namespace."""
+"""The public module xgrad.fft (PyTorch: torch.fft): fft, ifft, rfft, ..., which ops/signal/fft.py declares."""
 
 from ..base.missing import missing as _missing
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS

@@ -1,4 +1,4 @@
-"""jacrev, jacfwd, hessian: `vjp` and `jvp`, mapped over the unit vectors of outputs and of inputs."""
+"""jacrev, jacfwd, hessian: compute whole Jacobians and Hessians, by `vmap` of `vjp` or `jvp` over unit vectors."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""functional_call, stack_module_state: modules as functions of their parameters, for `grad` and `vmap`.
+"""functional_call, stack_module_state: call modules with other parameters, also stacked ones, for `grad` and `vmap`.
 
 Source: torch/_functorch/functional_call.py.
 

@@ -1,4 +1,4 @@
-"""ParamGroup: an entry of an optax Optimizer's `param_groups`, as in PyTorch, with optax's hyperparameters in it."""
+"""ParamGroup: a dict in the `param_groups` of interop.optax's Optimizer that reads and sets optax's hyperparameters."""
 
 from collections.abc import Iterator, MutableMapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Program: an optax step as one XLA program, also for a line search, which calls a new loss function in each step.
+"""Program: compiles an optax step into one XLA program, also with a line search, whose loss function differs each step.
 
 A line search evaluates the loss again, within the program: the loss of this step's batch, which the loss function
 closes over.  A program that was compiled for one batch would use that batch for ever, without a word.  So a function

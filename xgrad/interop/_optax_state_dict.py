@@ -1,4 +1,4 @@
-"""saved, load: the `state_dict` of optax.py's Optimizer as nested dictionaries of tensors and numbers, and back.
+"""saved, load: turn the state of interop.optax's Optimizer into a `state_dict` of tensors and numbers, and back.
 
 Invariant: a state is loaded as a whole or not at all: everything is checked, and every problem named, before anything
 is changed.

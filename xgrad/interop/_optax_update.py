@@ -1,4 +1,4 @@
-"""One step of an optax optimizer as one program, which writes the parameters and the optimizer's state.
+"""Update: runs one step of an optax optimizer as one program that writes parameters and state, for interop/optax.py.
 
     parameters, state ─┐                        ┌─► parameters, state
                        ├─► tx.update of groups ─┤

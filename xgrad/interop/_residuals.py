@@ -1,4 +1,4 @@
-"""`from_jax(policy=)`: saves the residuals of `jax.vjp` that the policy selects, which backward does not compute again.
+"""Saves the residuals of `jax.vjp` that the policy of `from_jax(policy=)` selects, so that backward reads them.
 
     forward program:   *leaves           ──►  *results, *residuals      (jax.vjp, split in two)
     backward program:  *grads, *saved    ──►  the gradients of the leaves

@@ -1,7 +1,7 @@
 """For torch.py and data.py: walks trees of dictionaries, lists and tuples, rebuilds their classes, names leaves.
 
-Invariant: order, types of containers and their attributes (`_metadata` of a `state_dict`) stay.  `jax.tree` would
-sort the dictionaries and call None an empty tree.
+Invariant: the order, and the classes and attributes of dictionaries (`_metadata` of a `state_dict`), stay.  `jax.tree`
+would sort the dictionaries and call None an empty tree.
 """
 
 import copy

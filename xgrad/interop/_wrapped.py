@@ -1,4 +1,4 @@
-"""Wrapped: the base class of Flax and Equinox modules as an `xgrad.nn.Module`, whose tensors a JAX function gets.
+"""Wrapped: the base of nn.Modules that hold a Flax or Equinox module's arrays as tensors, and run it as a JAX function.
 
     net(x) ──► forward:  [parameters, buffers], x ──from_jax──► results, new values of buffers
                              ▲                                       │

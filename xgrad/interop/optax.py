@@ -1,4 +1,4 @@
-"""Optimizer: an optax transformation as an optimizer that a PyTorch user knows (PyTorch: torch/optim/optimizer.py).
+"""Optimizer: wraps an optax transformation as a PyTorch optimizer, with `step()` and parameter groups (torch/optim).
 
 A step is one program over all parameters, gradients and the state, which replaces parameters and state in their own
 memory.  Invariants: other tensors on a parameter's storage (views, aliases, saved tensors with their version checks)

@@ -1,6 +1,6 @@
 """save, restore: orbax checkpoints of tensors, optimizer and random state, also sharded, and from mesh to mesh.
 
-Invariants: a checkpoint fits a tree or is refused, before anything is read; all of it is read before anything is
+Invariants: a checkpoint fits a tree or is refused, before its values are read; they are all read before anything is
 changed.  The format is orbax's own, which orbax and Flax read, and checkpoints of theirs are read here.
 """
 

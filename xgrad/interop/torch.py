@@ -1,4 +1,4 @@
-"""from_torch, to_torch: torch's tensors and `state_dict`s as xgrad's, and back, without a copy where DLPack allows.
+"""from_torch, to_torch: convert torch's tensors and `state_dict`s to xgrad's and back, without a copy where DLPack can.
 
 Invariants: xgrad never writes to torch's memory (the first write copies a foreign storage, and none is donated);
 integers are narrowed only if every value survives it; and no graph ends unnoticed: a tensor with a `grad_fn` is an

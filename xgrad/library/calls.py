@@ -1,4 +1,4 @@
-"""Call: a registered operator's call with places for its tensors; `autograd.Function` takes the tensors one by one.
+"""Call: takes the tensors out of a custom operator's arguments, so that `autograd.Function` gets them one by one.
 
 (x, [y, z], 2.0)  ──►  x, y, z  +  Call((0, [1, 2], 2.0))  ──►  Function.apply(x, y, z, call)
 """

@@ -1,7 +1,8 @@
-"""OperatorFunction: the `autograd.Function` of a registered operator: its formula, its rule for vmap, its writes.
+"""OperatorFunction: the `autograd.Function` of an operator that a user registered by `xgrad.library`.
 
-Its arguments are the operator's tensors and a `Call` with all else (calls.py).  Tensors that the operator writes are
-outputs, marked as dirty: their new values have its node.  (PyTorch: torch/_library/autograd.py.)
+It runs the user's backward formula and rule for vmap.  Its arguments are the operator's tensors and a `Call` with all
+else (calls.py).  Tensors that the operator writes are outputs, marked as dirty: their new values have its node.
+(PyTorch: torch/_library/autograd.py.)
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""OpOverload: one operator registered by name: its schema, its kernels and derivative, and the call that runs them.
+"""OpOverload: an operator that a user registered in `xgrad.library`: its schema, kernels, derivative, and its call.
 
     call ─► subclasses' overrides ─► autocast ─► bind ─┬─ no formula, not opaque: the kernel, recorded as any code
                                                        ├─ recording, vmap, tangents: a Function (formula.py) ─┐

@@ -1,4 +1,4 @@
-"""The operators registered by name, and the namespaces that show them: `xgrad.ops.ns.name` (PyTorch: torch/_ops.py)."""
+"""Stores the operators that users register, and shows them as `xgrad.ops.ns.name` (PyTorch: torch/_ops.py)."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""xgrad.linalg, as torch.linalg: shows the operators that are declared in that namespace."""
+"""The public module xgrad.linalg (PyTorch: torch.linalg): det, inv, qr, ..., which ops/ declares."""
 
 from ..base.missing import missing as _missing
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS

@@ -1,6 +1,6 @@
 """xgrad.nn, as torch.nn: layers as functions and as modules, and Module with its parameters and hooks.
 
-The modules are loaded at their first use: they would add to xgrad's own import.
+The modules are loaded at their first use, so that `import xgrad` takes less time.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Module's methods that register hooks, and the hooks of all modules (PyTorch: torch/nn/modules/module.py).
+"""WithHooks: Module's methods that register hooks; and hooks for all modules (PyTorch: torch/nn/modules/module.py).
 
 Each hook stands in an ordered dictionary of the module, {number: hook}; its options ("with kwargs") stand in
 another dictionary under the same number.

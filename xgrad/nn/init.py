@@ -1,7 +1,7 @@
 """xavier_uniform_, zeros_, ...: set first values of parameters in place, unrecorded (PyTorch: torch/nn/init.py).
 
-The distributions are PyTorch's; the numbers come from xgrad's generator.  Each function returns the tensor that it
-was given.
+The distributions are PyTorch's; the numbers come from xgrad's generator.  An initializer returns the tensor
+that it was given.
 """
 
 import functools

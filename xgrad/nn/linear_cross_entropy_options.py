@@ -1,4 +1,4 @@
-"""LinearCrossEntropyOptions: how linear_cross_entropy cuts a batch into chunks (PyTorch: the nn class of this name)."""
+"""LinearCrossEntropyOptions: options by which `linear_cross_entropy` cuts a batch into chunks (PyTorch: torch.nn)."""
 
 import dataclasses
 from typing import Any

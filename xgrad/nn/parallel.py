@@ -1,4 +1,4 @@
-"""DataParallel and data_parallel: call the given module and nothing else, so that PyTorch code runs as it is.
+"""DataParallel, data_parallel: call the given module and nothing else, so that PyTorch code runs unchanged.
 
 A sharding of the batch (a `PartitionSpec`) uses several devices; one module serves all of them.  Without a
 GPU PyTorch calls the module alone, too (torch/nn/parallel/data_parallel.py).

@@ -1,4 +1,4 @@
-"""Module's state as a dictionary of tensors, and back (PyTorch: `Module.state_dict`, `load_state_dict`).
+"""Implements `Module.state_dict` and `Module.load_state_dict`: saves a module's state as a dictionary, and loads it.
 
 Each module of the tree saves and loads its own part (`_save_to_state_dict`, `_load_from_state_dict`), which a class may
 override; `state_dict._metadata` has its `_version`, so that it knows how old a state is.

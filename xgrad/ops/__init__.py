@@ -1,4 +1,4 @@
-"""Declares every operator when it is imported; `xgrad.ops.ns.name` finds the operators that users register.
+"""Declares xgrad's operators when it is imported; `xgrad.ops.ns.name` finds the operators that users register.
 
 Each folder has one kind of operator, which its `__init__` names; aten.py and foreach.py have PyTorch's internal ones.
 """

@@ -1,6 +1,6 @@
 """PyTorch's internal operators (native_layer_norm, _to_copy, convolution), as `torch.ops.aten` names them.
 
-All are composed of public operators, and differentiate through them; arguments are in the order of PyTorch's schemas
+They are composed of operators, and differentiate through them; arguments are in the order of PyTorch's schemas
 (native_functions.yaml).  Imported when `xgrad.ops.aten` is first used.
 
 >>> import xgrad

@@ -1,11 +1,11 @@
-"""`_foreach_` functions: an operation on each tensor of a list, as one program (PyTorch: native_functions.yaml).
+"""_foreach_add, _foreach_mul_, ...: apply an operation to each tensor of a list, if possible in one compiled program.
 
     _foreach_mul(tensors, 2.0)                  a number, or a 0-d tensor, for all
     _foreach_mul(tensors, [2.0, 3.0])           a number for each
     _foreach_mul_(tensors, others)              a tensor for each; with `_` in place, in the tensors' own memory
 
 Each tensor gets an operation of its own where a gradient may be asked for, or where the tensors are not plain ones of
-one floating-point dtype.
+one floating-point dtype, or share memory that is written.  (PyTorch: native_functions.yaml.)
 """
 
 import functools

@@ -11,7 +11,7 @@ from .rule import Rule
 
 
 class _Moments(ByRule):
-    """The optimizers with two averages, and a decay that is part of the gradient or decoupled."""
+    """Base class: `betas`, two averages in a parameter's state, and a weight decay that may be decoupled."""
 
     hyper = ("lr", "eps", "weight_decay")
     tuples = ("betas",)
@@ -65,7 +65,7 @@ def _nadam(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
 class NAdam(_Moments):
     r"""Adam with Nesterov's momentum, whose weight grows by a schedule that momentum_decay sets.
 
-    Other arguments are the same as in `Adam`.  Raises `ValueError` for numbers out of range.
+    Other arguments mean the same as in `Adam`, which has more.  Raises `ValueError` for numbers out of range.
     Source: Dozat, Incorporating Nesterov momentum into Adam, 2016.
 
     >>> import xgrad
@@ -151,7 +151,7 @@ def _radam(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
 class RAdam(_Moments):
     r"""Adam that goes by the average gradient alone in its first steps, while the variance is not known.
 
-    Arguments are the same as in `Adam`.  Raises `ValueError` for numbers out of range.
+    Its arguments mean the same as in `Adam`, which has more.  Raises `ValueError` for numbers out of range.
     Source: Liu et al., On the variance of the adaptive learning rate and beyond, 2020.
 
     >>> import xgrad
@@ -210,7 +210,7 @@ def _adamax(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
 class Adamax(_Moments):
     r"""Adam with the largest of the gradients so far, which decays by betas[1], in place of the root of their squares.
 
-    Arguments are the same as in `Adam`.  Raises `ValueError` for numbers out of range.
+    Its arguments mean the same as in `Adam`, which has more.  Raises `ValueError` for numbers out of range.
     Source: Kingma and Ba, Adam: A method for stochastic optimization, 2015.
 
     >>> import xgrad

@@ -1,4 +1,4 @@
-"""Places: chooses the device of each storage in a loaded file, by `map_location` (PyTorch: `_get_restore_location`)."""
+"""Places: chooses by `map_location` a device for each storage in a loaded file (PyTorch: `_get_restore_location`)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""restored: the last step of `load`, which makes tensors of a file's storages and of its descriptions of tensors.
+"""restored: makes the tensors of a file from its storages and its descriptions of tensors, as the last step of `load`.
 
 Invariants: the tensors share no memory with the file; every description is checked against its storage before the
 first array is put on a device.

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.sparse`, as far as gradients need it: products and sums of sparse tensors, and JAX's BCOO.
+"""xgrad.sparse: mm, addmm and sum of sparse tensors (PyTorch: torch.sparse), and conversion to and from JAX's BCOO.
 
 >>> import xgrad
 >>> s = xgrad.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), requires_grad=True)

@@ -1,4 +1,4 @@
-"""Makes the sparse gradient of an embedding, and computes gradients of recorded operators from a sparse one.
+"""Makes the sparse gradient of an embedding, and passes sparse gradients backward through other operators' nodes.
 
 An embedding's gradient has one entry for each number that was looked up.  (PyTorch: embedding_sparse_backward.)
 """

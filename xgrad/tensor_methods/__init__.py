@@ -1,1 +1,1 @@
-"""Methods of a tensor that compute nothing: they convert it to other types, print, copy and describe it."""
+"""Tensor's methods that are not operators: they convert it to NumPy or Python, print, copy, pickle and describe it."""

@@ -1,7 +1,7 @@
 """copy, deepcopy and pickle of a tensor (PyTorch: `Tensor.__deepcopy__` and `__reduce_ex__`, torch/_utils.py).
 
-Invariants: tensors that share a storage in one call of deepcopy or pickle share one afterwards, through the same view
-chains; class, requires_grad and the user's attributes are copied, hooks and history are not.  A deep copy shares the
+Invariants: tensors that share a storage in one call of deepcopy or pickle share one afterwards, as the same views of
+it; class, requires_grad and the user's attributes are copied, hooks and history are not.  A deep copy shares the
 immutable array until one of the two is written.  A pickle has bytes, a shape and the name of a dtype, and no JAX
 objects.
 """

@@ -1,4 +1,4 @@
-"""Questions about tensors and dtypes whose answer is not a tensor: is_tensor, is_nonzero, result_type, can_cast, ..."""
+"""is_tensor, is_nonzero, result_type, can_cast, ...: functions that answer questions about tensors and dtypes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`repr` of a tensor, as PyTorch's, with grad_fn, dtype and device where they are not the default.
+"""format_tensor: writes a tensor's `repr` as PyTorch does, with grad_fn, and dtype and device that are not the default.
 
 If a tensor has more elements than `options.threshold` only the shown ones leave the device.  xgrad still owns the
 buffer afterwards, so the next in-place write may donate it.  One process of several can print without the others:

@@ -1,4 +1,4 @@
-"""Names of PyTorch that packages import and xgrad does not need: TorchVersion, _parse_to, _ntuple, ..."""
+"""For `as_torch()`, defines PyTorch's names that packages import and xgrad does not need: TorchVersion, _ntuple, ..."""
 
 import functools
 import multiprocessing

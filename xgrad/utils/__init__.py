@@ -1,4 +1,4 @@
-"""PyTorch's `torch.utils`: checkpoints of activations, DLPack, data loading, TensorBoard."""
+"""xgrad.utils: checkpoints of activations, DLPack, data loading, TensorBoard, for users (PyTorch: torch.utils)."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

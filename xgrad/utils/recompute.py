@@ -1,4 +1,4 @@
-"""run_checkpointed: `checkpoint(use_reentrant=False)`, which saves holders, and computes their values in backward.
+"""run_checkpointed: implements `checkpoint(use_reentrant=False)`: saves placeholders, and fills them in backward.
 
     forward                                   backward runs a node of the block
     each saved tensor ──pack──► Holder        unpack(holder): run the function once more on the saved inputs;

@@ -1,6 +1,6 @@
-"""Selective checkpoints, which save the results of some operators; and checkpoints that log operators (`debug=True`).
+"""create_selective_checkpoint_contexts: has a checkpoint save some operators' results; logging_contexts: log operators.
 
-Both are operator modes (dispatch/operator_modes.py): pairs of contexts, one for the function's first run and one for
+Both use operator modes (dispatch/operator_modes.py): pairs of contexts, one for the function's first run and one for
 its recomputation.  The i-th call of an operator in the recomputation is the i-th of the first run; a saved result is
 recorded as if the kernel had returned it.
 

@@ -1,4 +1,4 @@
-"""SummaryWriter: TensorBoard's event files, by tensorboardX (PyTorch: torch/utils/tensorboard)."""
+"""SummaryWriter: writes tensors to TensorBoard's event files, by the package tensorboardX (torch/utils/tensorboard)."""
 
 from collections.abc import Callable
 from typing import Any

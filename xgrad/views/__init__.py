@@ -1,4 +1,7 @@
-"""Views of tensors on devices without strides: chains of steps, which read a base's array and write into it."""
+"""Views without strides: a view is a list of steps (Slice, Permute, ...) that programs apply to its base's array.
+
+A program reads the view from the base's array, or writes new values of the view into it.
+"""
 
 from . import named as named
 from .tracking import tracking as tracking

@@ -3,8 +3,8 @@
 The base's array is the *root*; to apply the steps is to *replay* them.
 
 Invariants:
-* A chain is interned and immutable: equal views of roots of one shape and dtype are one object, and every property of
-  a chain is computed once and stored on it.
+* A chain is interned and immutable: equal steps on roots of one shape and dtype are one object, and each property of a
+  chain is computed once and stored on it.
 * A chain is in normal form (`normal_form.py`), step by step as it grows.
 * A program depends on a chain without its starts.  These are its operands, so that a loop over `buf[i]` compiles once.
 

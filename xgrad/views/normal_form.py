@@ -1,6 +1,6 @@
-"""combine: the rules that rewrite a view chain (chain.py) to its normal form, so that equal views are equal chains.
+"""combine: simplifies two neighbouring steps of a view's chain (its list of slices, permutes, reshapes, ...).
 
-`combine` replaces two neighbouring steps by simpler ones, for ViewChain.  The rules work towards one order,
+ViewChain (chain.py) calls it when it grows, so that many equal views have one chain.  The rules work towards one order,
 
     slice  ──►  permute  ──►  reshape  ──►  the others  ──►  conj, neg
 

@@ -1,4 +1,4 @@
-"""within: finds the chain from one view to another inside of it, for `as_strided` of a detached part of a storage.
+"""within: expresses a view of a storage as an `as_strided` of another view that contains it, for dispatch/view.py.
 
 `as_strided` counts elements of the storage.  A detached slice is a base of its own for autograd, which knows only the
 part: a view inside of the part is a view of it.

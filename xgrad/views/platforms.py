@@ -1,6 +1,7 @@
-"""forms: chooses how views' programs are written for each platform, with the compiler's figures that decided.
+"""forms: chooses by platform (cpu, gpu, tpu) how programs that read and write views are written.
 
-The figures are of libtpu 0.0.42's compiler for a v5e, float32: bytes that it counts, and seconds of compiling.
+The figures that decided are of libtpu 0.0.42's compiler for a v5e, float32: bytes that it counts, and seconds of
+compiling.
 
 | form      | case                               | usual                | on a TPU              |
 | --------- | ---------------------------------- | -------------------- | --------------------- |

@@ -1,4 +1,4 @@
-"""Program: the jitted functions of a view: read it from its base array, write into that, gradient, update in place.
+"""Program: compiles what a ViewChain does: read the view, write it into its base array, take its gradient, update it.
 
 The base array is the root; a view is a chain of steps (chain.py).  Invariants: a program depends on the steps without
 their starts, such as i of `x[i]`, which are operands; and a program that writes returns only the root: with another

@@ -1,4 +1,4 @@
-"""ViewRule, Rules: the functions with which a backend declared by `xgrad.Backend` reads and writes view operations.
+"""ViewRule, Rules: a user's functions by which an `xgrad.Backend` reads and writes views, from `Backend(views=...)`.
 
 A rule has three functions: `read(root, *args)` shows a part, `write(root, new, *args)` puts new values into it, and
 `adjoint` is the transpose of `read`, which backward applies.  They make a step of view chains, `Ruled`, so writes,

@@ -1,13 +1,13 @@
-"""Storage: owns the array that a base and its views share; version counters; the proof that a write may donate it.
+"""Storage: owns the array that a base and its views share; VersionCounter: counts the changes in place.
 
-Invariants: a write donates the root's buffer to XLA only if nothing else can see it (`write_root`): the array came
-from one of our own kernels, its reference count is the count of an array with one reference, and neither it nor an
+Invariants: a write donates this array (the *root*) to XLA only if nothing else can see it (`write_root`): the array
+came from one of our own kernels, its reference count is the count of an array with one reference, and neither it nor an
 operand is a tracer (JAX may store arrays that it meets together with one).  Any other array is copied by the write, and
 the copy is owned from then on.
 
-However a write ends, by Ctrl-C or for want of memory too, the storage has the old value or the new one, and root,
-generation and version belong together (`donation.run_writing`).  A signal interrupts CPython only at calls: so the
-lines that put a root back, or in, call nothing.
+However a write ends, by Ctrl-C or for want of memory too, the storage has the old value or the new one (or none, if XLA
+fails after it took the memory), and root, generation and version belong together (`donation.run_writing`).  A signal
+interrupts CPython only at calls: so the lines that put a root back, or in, call nothing.
 
     before the first view            after it
     Tensor._array ──► jax.Array      Tensor._storage ──► Storage.array ──► jax.Array

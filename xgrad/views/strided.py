@@ -2,7 +2,8 @@
 
     sizes (2, 4), strides (3, 6), offset 1 of a root (4, 6) = root[:, 1:5:3].T: lowered to a slice and a transpose
 
-Invariant: nothing outside of the root is read or written: such a geometry raises before anything is computed.
+Invariant: `read_strided`, `write_strided` and `add_strided` raise, before anything is computed, for a geometry that
+leaves the root; the gathers and scatters leave this check to their caller.
 PyTorch's counterparts: at::as_strided, as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp).
 """
 

@@ -1,6 +1,6 @@
 """tracking: a context manager that selects how new views are differentiated, by "replay" or by "geometry".
 
-Both paths give the same values and gradients.  They differ in the metadata of a view and its CopySlices, and so in the
+Both ways give the same values and gradients.  They differ in the metadata of a view and its CopySlices, and so in the
 nodes of the graph and in the programs that backward runs:
 
     "replay"     the view operations; a regenerated grad_fn is SelectBackward0, TransposeBackward0, ...

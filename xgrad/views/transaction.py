@@ -1,4 +1,4 @@
-"""Transaction: runs a program that writes several tensors: all have their new values then, or all their old ones.
+"""Transaction: runs a program that writes several tensors in place, and puts their old values back if it fails.
 
     holders ──take──► arrays ──put_aside──► the program ──► results ──settle──► holders
 

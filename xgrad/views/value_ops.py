@@ -1,7 +1,8 @@
-"""Steps of view chains that change values or dtype: conj, neg, parts of complex numbers, other dtypes.
+"""Conj, Neg, Real, Imag, BitCast, ...: the steps of a ViewChain (chain.py) that change values or dtype.
 
-Their rules are those that `view_ops.py` lists.  Invariant: as_strided can express none of them, because each changes
-values or their dtype; so `geometric` is false, and a chain with one of them has no single as_strided of its root.
+A step is one view operation; its methods are those that `view_ops.py` lists.  Invariant: as_strided can express none of
+them, because each changes values or their dtype; so `geometric` is false, and a chain with one of them has no single
+as_strided of its root.
 """
 
 from collections.abc import Sequence

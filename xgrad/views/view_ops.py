@@ -1,4 +1,4 @@
-"""Steps of view chains that select and move elements (Slice, Permute, Reshape, ...): one small frozen class each.
+"""Slice, Permute, Reshape, ...: the steps of a `ViewChain`, small frozen classes that select or move elements.
 
 Operations that change values or dtype (conj, real, view(dtype), ...) are in `value_ops.py`.  `named/` turns PyTorch's
 names (`select`, `t`, `squeeze`, ...) into both kinds.  Each step has its rules on arrays and on geometries:

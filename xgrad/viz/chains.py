@@ -1,4 +1,4 @@
-"""steps_of: writes each step of a view chain as a user would, for pictures of graphs and storages."""
+"""steps_of: writes the steps from a base to its view as code (`[:, 2:3]`, `reshape(4)`), for xgrad.viz's pictures."""
 
 from typing import Any
 

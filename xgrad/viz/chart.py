@@ -1,4 +1,4 @@
-"""Chart: draws bars along the time, a row for each queue, for a backend's timeline."""
+"""Chart: draws the timeline of an `xgrad.Backend`'s report: bars along the time, a row for each queue."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""folded: makes equal blocks that follow each other in a picture one box, "× 12", with one of them drawn inside.
+"""folded: draws a run of equal blocks in a picture as one box, "× 12", with one of the blocks inside.
 
 Boxes are in the order in which backward runs them, so a layer's are next to each other, and a stack of layers is a run
 in which box i equals box i + p.  Equal are boxes with the same key whose edges lead p further too, or to one box that

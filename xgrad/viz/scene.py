@@ -1,6 +1,6 @@
-"""Scene: a picture of xgrad.viz as data without places: boxes, edges between them, and boxes with a scene inside.
+"""Scene: a picture of xgrad.viz as data, before its layout: boxes, edges between them, and boxes with a scene inside.
 
-Every picture of xgrad.viz is a scene.  `layout.py` gives it places, `svg.py`, `dot.py` and `text.py` write it.
+Every picture of xgrad.viz is a scene.  `layout.py` gives it positions, `svg.py`, `dot.py` and `text.py` write it.
 Invariant: edges run between boxes of their own scene, and form no cycle.
 """
 

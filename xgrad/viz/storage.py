@@ -1,4 +1,4 @@
-"""viz.storage: draws the tensors that share a storage, the chains of the views among them, and which are stale."""
+"""viz.storage: draws all tensors that share a tensor's memory: bases, views and how each reads it, and aliases."""
 
 import gc
 from typing import Any

@@ -1,4 +1,4 @@
-"""autograd.functional's jacobian and hessian: one backward for each row, or all rows, or all columns, as one batch.
+"""autograd.functional's jacobian and hessian: computed row by row, or as one batch of all rows, or of all columns.
 
 The batch of rows is the identity matrix, cut into one block for each output; the batch of columns is cut by inputs:
 

@@ -1,4 +1,4 @@
-"""autograd.functional's vjp, jvp, vhp and hvp: products of a vector and a Jacobian or Hessian.
+"""vjp, jvp, vhp, hvp: compute products of a vector and a Jacobian or Hessian, for xgrad.autograd.functional.
 
 Products with a vector from the left cost a backward.  Those from the right are found by the *double backward trick*:
 the product J^T u is linear in u, so differentiating it with respect to u, weighted with v, gives J v.

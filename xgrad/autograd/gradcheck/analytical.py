@@ -1,4 +1,4 @@
-"""Jacobians by backward and by forward mode, for gradcheck: rows are input elements, columns output elements.
+"""Computes Jacobians by backward and by forward mode, for gradcheck; rows are input elements, columns outputs.
 
 Backward gives a column at a time (the gradient of one element of the output), forward mode a row (the tangents that
 one element of the input causes).

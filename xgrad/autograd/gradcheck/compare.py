@@ -1,4 +1,4 @@
-"""gradcheck's comparison of analytical with numerical derivatives, and its report of a difference.
+"""check: compares analytical with numerical derivatives for gradcheck, and reports a difference.
 
 Slow mode: each matrix J, element for element.  Fast mode: the numbers `v^T J u` for random u and v, which take two
 runs of the function and one backward for each pair of input and output.  If every element of J may be off by `atol`,

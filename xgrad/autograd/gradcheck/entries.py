@@ -1,6 +1,6 @@
-"""For gradcheck: the elements of a dense or sparse input that finite differences change, and their numbers in it.
+"""Finds the elements of a dense or sparse input that gradcheck changes for finite differences, and their positions.
 
-For a dense tensor these are its elements.  For a sparse one they are the entries that it has: under `masked` its
+For a dense tensor these are all its elements.  For a sparse one they are the entries that it has: under `masked` its
 Jacobian is with respect to these only; else every place is filled first, since each of them might have been an entry.
 """
 

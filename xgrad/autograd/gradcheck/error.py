@@ -1,4 +1,4 @@
-"""GradcheckError, which gradcheck's checks raise."""
+"""GradcheckError: the error that `gradcheck` and `gradgradcheck` raise for a wrong derivative."""
 
 
 class GradcheckError(RuntimeError):

@@ -1,4 +1,7 @@
-"""get_numerical_jacobian, get_analytical_jacobian: deprecated by PyTorch, and still called by its users."""
+"""get_numerical_jacobian, get_analytical_jacobian, ...: older functions of gradcheck, for code that still calls them.
+
+The two named are deprecated by PyTorch, and warn; `get_numerical_jacobian_wrt_specific_input` does not.
+"""
 
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Numerical Jacobians for gradcheck, by central differences: (f(x + h) - f(x - h)) / 2|h|.
+"""Computes numerical Jacobians for gradcheck, by central differences: (f(x + h) - f(x - h)) / 2|h|.
 
 Invariant: the input is changed in place and has its old value again afterwards, also when the function raises.  It is
 changed behind autograd's back (`.data`), so that the function may differentiate with respect to it.

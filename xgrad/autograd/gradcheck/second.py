@@ -1,4 +1,4 @@
-"""gradients_of: makes a function of the gradients of a function, which gradgradcheck gives to gradcheck."""
+"""gradients_of: makes a function that returns another one's gradients; gradgradcheck passes it to gradcheck."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events of `xgrad.autograd.profiler`, and how they are shown: averages, a table, a Chrome trace.
+"""FunctionEvent, EventList: the events of `xgrad.autograd.profiler`, shown as averages, a table or a Chrome trace.
 
 Invariant: events are in the order in which they began, and an event's children lie within it in time.  Times are in
 microseconds.  (PyTorch: torch/autograd/profiler_util.py.)

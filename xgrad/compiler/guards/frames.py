@@ -2,9 +2,9 @@
 
 Python frames read the values that a function depends on.  A profiler of this thread (`sys.setprofile`) gets each frame:
 its code has the names of the globals and attributes that it uses; its arguments, its closure and the results of its
-calls are the objects that it may ask.  `Surroundings` makes guards of them.  Frames of xgrad, JAX and NumPy, and frames
-of the standard library that these call, are skipped: 0.1 µs for each of their calls, a few percent of the time in which
-XLA compiles the program.
+calls are the objects that it may ask.  `Surroundings` (closure_guards.py) makes guards of them.  Frames of xgrad,
+JAX and NumPy, and frames of the standard library that these call, are skipped: 0.1 µs for each of their calls, a few
+percent of the time in which XLA compiles the program.
 """
 
 import gc

@@ -1,4 +1,6 @@
-"""Noted: records which names a traced function's code uses, and so what is guarded; base class of `Surroundings`.
+"""Noted: records which names a traced function's code uses, so that xgrad.compile guards those attributes and globals.
+
+It is the base class of `Surroundings` (closure_guards.py).
 
 A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals those that
 code names; of an object's attributes those that code names, or all of them where code asks in another way

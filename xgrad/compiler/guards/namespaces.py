@@ -1,4 +1,4 @@
-"""xgrad.compile's guards that look into functions, methods, modules and classes."""
+"""xgrad.compile's guards that look into functions, methods, modules, classes, and the globals that code reads."""
 
 import functools
 import types

@@ -1,6 +1,6 @@
 """prepare: compiles a backward's programs in parallel, before its nodes need them one after the other.
 
-A forward that compiled nothing is followed by a backward that compiles nothing, so a loop pays one comparison a run.
+It does so only if a program was compiled since the last backward, so a loop pays one comparison a run.
 A prediction can be wrong (a hook changes a gradient, another one is undefined): then a program was compiled in vain.
 """
 

@@ -1,4 +1,4 @@
-"""Formula: an autograd node's backward as a pure function, which is traced into a larger program.
+"""Formula: an autograd node's backward as a pure function, which a compiled backward traces into a larger program.
 
 Invariant: formulas are interned by the nodes.  Two nodes of the same structure (operator, static arguments, defined
 gradients, wanted gradients) have one Formula, so a compiled backward compares programs by the identity of their

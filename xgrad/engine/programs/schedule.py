@@ -1,6 +1,6 @@
-"""Schedule: the segments of a compiled backward over a retained graph, stored for the next one over the same graph.
+"""Schedule: caches the compiled programs of a backward over a retained graph, for the next one over the same graph.
 
-It has the segments' programs, the nodes whose operands they take, and the gradients that they take and return.  Finding
+It has the programs of the segments (runs of nodes), the nodes whose operands they take, and their gradients.  Finding
 order, structure and programs again takes two thirds of the time of a compiled backward of small nodes.
 
 Invariants: it belongs to the root node, and refers to the nodes below but not to the root itself, so no cycle arises;

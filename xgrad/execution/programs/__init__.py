@@ -1,1 +1,1 @@
-"""XLA programs of functions: compiles them, cuts them, computes half precision, and stores them in a folder."""
+"""Compiles functions into XLA programs, cuts long ones, computes half precision, and stores programs in a folder."""

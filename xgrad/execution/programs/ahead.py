@@ -1,4 +1,4 @@
-"""compile_ahead: compiles programs in parallel before they are called, where it is known which ones will be.
+"""compile_ahead: compiles in parallel, before they are called, the programs that a backward or a lazy queue will need.
 
 XLA compiles without Python's lock.  A call of a program that is compiled here finds it in JAX's own cache.
 """

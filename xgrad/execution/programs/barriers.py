@@ -1,4 +1,4 @@
-"""apart, held: keep XLA from fusing two computations into one loop where that is slower, or copies an array."""
+"""apart, held: keep XLA from fusing two computations into one loop, where the loop would be slower or copy an array."""
 
 from collections.abc import Callable
 from typing import Any

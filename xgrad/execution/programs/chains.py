@@ -1,4 +1,4 @@
-"""Cuts deep chains of operations, which XLA's CPU compiler would compute again for each user of a result.
+"""Cuts deep chains of operations into functions, so that XLA's CPU compiler does not compute shared results again.
 
 The compiler fuses an operation into each user of its result.  Where backward uses what forward computed, the n-th
 operation of a chain begins with the first n - 1: the time to compile and to run grows with n squared or faster.  So in

@@ -1,4 +1,4 @@
-"""The cost of a compiled program: its operations, arithmetic, memory traffic and temporary memory, as XLA reports them.
+"""Cost: reads from XLA what a compiled program costs: operations, arithmetic, memory traffic, temporary memory.
 
 XLA's reports differ between backends and releases of JAX: a number that is missing is None here, never a guess.
 """

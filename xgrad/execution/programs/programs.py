@@ -16,7 +16,7 @@ from ..runner import runner
 
 
 class Program:
-    """A jitted function of arrays and numbers.  In a lazy block a call notes it, and returns what is pending.
+    """A jitted function of arrays and numbers.  In a lazy block a call queues it, and returns what is pending.
 
     `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """

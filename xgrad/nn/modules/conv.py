@@ -1,4 +1,4 @@
-"""Conv1d to 3d, ConvTranspose1d to 3d, their lazy forms: convolution layers (PyTorch: torch/nn/modules/conv.py)."""
+"""Conv1d to 3d, ConvTranspose1d to 3d, LazyConv1d, ...: convolution layers (PyTorch: torch/nn/modules/conv.py)."""
 
 import math
 from typing import Any, ClassVar

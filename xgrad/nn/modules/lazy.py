@@ -1,4 +1,4 @@
-"""LazyModuleMixin: for modules that learn their sizes from the first batch (PyTorch: torch/nn/modules/lazy.py)."""
+"""LazyModuleMixin: gives a module's parameters their shapes at the first batch (PyTorch: torch/nn/modules/lazy.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Module and the hooks of all modules, where packages import them from (PyTorch: torch/nn/modules/module.py)."""
+"""xgrad.nn.modules.module: shows Module and global hooks where packages import them (torch/nn/modules/module.py)."""
 
 from ..hook_registration import register_module_backward_hook as register_module_backward_hook
 from ..hook_registration import register_module_buffer_registration_hook as register_module_buffer_registration_hook

@@ -1,4 +1,4 @@
-"""MaxPool2d, AvgPool2d, ...: modules that call nn.functional (PyTorch: torch/nn/modules/pooling.py)."""
+"""MaxPool2d, AvgPool2d, ...: pooling layers, which call nn.functional (PyTorch: torch/nn/modules/pooling.py)."""
 
 from typing import Any
 

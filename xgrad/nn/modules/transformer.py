@@ -1,4 +1,4 @@
-"""Transformer, its encoder and decoder, and their layers (PyTorch: torch/nn/modules/transformer.py).
+"""Transformer, TransformerEncoder, ...: encoders and decoders of attention layers (torch/nn/modules/transformer.py).
 
 PyTorch has a faster path of the encoder in evaluation, by nested tensors, which leaves zeros where
 `src_key_padding_mask` is true.  Here there is one path; wherever PyTorch would take the faster one, the results at

@@ -1,4 +1,4 @@
-"""Helpers for modules and their parameters (PyTorch: torch/nn/utils)."""
+"""xgrad.nn.utils: clip_grad_norm_, parameters_to_vector, weight_norm, parametrize, ... (PyTorch: torch/nn/utils)."""
 
 from ...base.missing import missing as _missing
 from . import parametrizations as parametrizations

@@ -1,7 +1,7 @@
 """clip_grad_norm_, clip_grad_value_: clip gradients in place (PyTorch: torch/nn/utils/clip_grad.py).
 
-The norm of all gradients is one program, and so is their scaling.  `foreach` is accepted as PyTorch's choice between
-two ways of computing the same; here there is one.
+The norm of dense gradients on one device is one program, and so is their scaling if they have one dtype.  `foreach` is
+accepted as PyTorch's choice between two ways of computing the same; here there is one.
 """
 
 import types

@@ -1,4 +1,4 @@
-"""parameters_to_vector, vector_to_parameters: parameters as one vector, and back.
+"""parameters_to_vector, vector_to_parameters: join parameters into one vector, and copy a vector into parameters.
 
 PyTorch: torch/nn/utils/convert_parameters.py.
 """

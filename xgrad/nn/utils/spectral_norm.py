@@ -1,7 +1,8 @@
-"""spectral_norm: a hook divides a weight by its norm before forward (PyTorch: torch/nn/utils/spectral_norm.py).
+"""spectral_norm: divides a weight by its spectral norm before forward (PyTorch: torch/nn/utils/spectral_norm.py).
 
-`parametrizations.spectral_norm` is the newer form.  Two buffers approximate the first singular vectors, u and v: each
-forward in training improves them by a step of the power method, and the weight is divided by u · W v.
+A hook of the module does it; `parametrizations.spectral_norm` is the newer form.  Two buffers approximate the first
+singular vectors, u and v: each forward in training improves them by `n_power_iterations` steps of the power method, and
+the weight is divided by u · W v.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""PyTorch's old constructors, `Tensor(...)`, `Tensor.new(...)`, `FloatTensor(...)`, ..., by PyTorch's rules.
+"""`Tensor(...)`, `Tensor.new(...)`, `FloatTensor(...)`, ...: make tensors as PyTorch's old constructors do.
 
 They interpret their arguments by PyTorch's rules (torch/csrc/utils/tensor_new.cpp): integers are sizes, a sequence is
 data, a tensor is aliased, no argument makes an empty tensor.  Memory is never uninitialised here: sizes make zeros.

@@ -1,4 +1,4 @@
-"""copy_, which casts and transfers; and recorded copies, sums and casts of gradients, for the engine."""
+"""Tensor.copy_, with casts and transfers; and copies, sums and casts of gradients that the engine records."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
 """Converts Python numbers to a tensor's dtype, with PyTorch's overflow errors, for operators that take numbers.
 
-Invariant: a number that does not fit raises an error before anything is changed (c10::overflows, c10::Scalar::to).  A
-number that a narrower dtype can only represent differently is not an overflow: fractions are truncated, -1 becomes the
-largest unsigned integer, and every number becomes a bool.
+Invariant: an error is raised before anything is changed (c10::overflows, c10::Scalar::to).  Not an overflow is a number
+that a narrower dtype can only represent differently: fractions are truncated, -1 becomes the largest unsigned integer,
+and every number becomes a bool.  Not checked are numbers beside 16-bit floats and assigned to them (`x[...] = 1e9`),
+which become infinite, and 0-dim tensors on an accelerator.
 """
 
 import functools

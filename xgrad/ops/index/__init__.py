@@ -1,1 +1,1 @@
-"""Reading and writing by indices and masks: `x[...]`, gather and scatter, index_select, masked_fill."""
+"""Declares operators that read and write by indices and masks: `x[...]`, gather, scatter, index_select, masked_fill."""

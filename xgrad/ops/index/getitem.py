@@ -1,4 +1,4 @@
-"""`x[index]` and `x[index] = value`, by PyTorch's rules.
+"""getitem, setitem: implement `x[index]` and `x[index] = value` for tensors, by PyTorch's rules.
 
 Integers, slices, None and Ellipsis make a view, by one look-up if it was made before (views/chain.py).  Tensors, lists
 and masks make an `index` of that view; its result is in place of the indexed dimensions if these are adjacent, else in

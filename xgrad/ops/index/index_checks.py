@@ -1,8 +1,8 @@
 """Checks the indices of operators (gather, embedding, `x[index]`): their dtype, and their range where it costs no wait.
 
-An index that came from Python or is on the CPU is checked (JAX shares its memory with NumPy).  One on an accelerator,
-under a trace, or pending in a lazy block is not: an index out of range reads NaN (or the smallest integer), and writes
-nothing.
+An index that came from Python or is on one CPU is checked (JAX shares its memory with NumPy).  One on an accelerator,
+sharded, under a trace, or pending in a lazy block is not: an index out of range reads NaN (or the smallest integer),
+and writes nothing.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Indexing along one dimension (`index_select`, `index_add`, ...) and of the flattened tensor (`take`, `put`).
+"""index_select, index_add, ..., take, put: operators that index one dimension, or the flattened tensor.
 
 The gradient of reading by an index is a scatter-add, so duplicates accumulate; only the index is saved.
 """

@@ -1,7 +1,8 @@
 """gather, scatter, scatter_add, scatter_reduce, ...: read and write elements by an index tensor along one dimension.
 
-The index tensor has the input's rank, and gives each element its place.  For duplicates of an index `scatter` keeps one
-element, the one that the device writes last; the other operators combine them.
+The index tensor has the input's rank, and gives each element its place; `index_reduce` takes one of one dimension, for
+whole slices.  For duplicates of an index `scatter` keeps the element that the device writes last, unless it has
+`reduce=`; the other operators that write combine them.
 """
 
 from typing import Any

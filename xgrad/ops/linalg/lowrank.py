@@ -1,4 +1,4 @@
-"""svd_lowrank and pca_lowrank: the largest singular values, from products with random vectors.
+"""svd_lowrank, pca_lowrank: approximate a matrix's largest singular values by its products with random vectors.
 
 (Halko, Martinsson, Tropp, SIAM Review 53, 2011; PyTorch: torch/_lowrank.py.)
 """

@@ -1,4 +1,4 @@
-"""xgrad.linalg: svd and svdvals, and pinv and matrix_rank, which go by the singular values.
+"""xgrad.linalg: svd and svdvals, and pinv and matrix_rank, which use the singular values.
 
 Singular vectors are fixed up to a common phase, and have a derivative where singular values are distinct and not 0.
 The gradient saves the result, as PyTorch's does (svd_backward, FunctionsManual.cpp).

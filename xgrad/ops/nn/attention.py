@@ -1,4 +1,4 @@
-"""linear, bilinear and scaled_dot_product_attention (PyTorch: Linear.cpp, attention.cpp)."""
+"""Declares nn.functional's linear, bilinear and scaled_dot_product_attention (PyTorch: Linear.cpp, attention.cpp)."""
 
 from functools import partial
 from typing import Any

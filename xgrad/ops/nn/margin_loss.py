@@ -1,4 +1,7 @@
-"""hinge_embedding_loss, triplet_margin_loss, ...: losses with a margin, not of classes (PyTorch: Loss.cpp)."""
+"""hinge_embedding_loss, triplet_margin_loss, ...: margin losses of scores and distances (PyTorch: Loss.cpp).
+
+Margin losses of classes, such as multi_margin_loss, are in classification.py.
+"""
 
 from collections.abc import Callable
 from typing import Any

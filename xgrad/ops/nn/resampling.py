@@ -1,4 +1,4 @@
-"""interpolate: resampling to another size (PyTorch: UpSample.h, UpSampleKernel.cpp).
+"""interpolate, upsample: resize images by nearest, linear, cubic or area sampling (UpSample.h, UpSampleKernel.cpp).
 
 Every mode treats one dimension at a time.  Weighted modes multiply by a small matrix: on CPUs its gradient is 2 to 13
 times faster than a gather's (measured, 64x64 to 48x48 and 512x512), and accelerators are made for products.

@@ -1,1 +1,1 @@
-"""Pointwise operators: an element of the result depends on the elements at the same place."""
+"""Declares the pointwise operators (add, exp, where, ...), and comparisons such as isin and allclose."""

@@ -1,4 +1,4 @@
-"""binomial, and gumbel_softmax, which draws categories with a gradient.
+"""The operators binomial and gumbel_softmax, whose draws of categories have a gradient.
 
 (PyTorch: Distributions.cpp, torch/nn/functional.py.)
 """

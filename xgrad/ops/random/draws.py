@@ -1,7 +1,7 @@
 """uniform, normal, exponential, integers: draw numbers in a compiled program, for the random operators.
 
-The `key` is a key of jax.random, with one dimension; or it is random bits that the host made of a key, as 32-bit words
-of shape (1, numel) (`keys.draw_words`).
+A `key` of one dimension is a key of jax.random; one of two, (1, numel), has random bits that the host made of a key, as
+32-bit words (`keys.draw_words`).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""draw_key, draw_words, draw_early: give random operators their PRNG key, or numbers that the host makes of it.
+"""draw_key, draw_words, draw_early: give random operators their PRNG key, or numbers that NumPy computes from it.
 
 The first numbers of each operator and shape come from the host (create/host_first.py): `draw_early` returns the
 numbers, `draw_words` the random bits, as 32-bit words, that a program makes into numbers.

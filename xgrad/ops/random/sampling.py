@@ -1,4 +1,4 @@
-"""rand, randint, randperm, normal, bernoulli, multinomial, poisson, ..., and in-place fillers (`uniform_`, ...).
+"""rand, randperm, normal, bernoulli, multinomial, ...: operators that draw random tensors, or fill them (`uniform_`).
 
 Each draws one key (`draw_key`), which is an argument of a cached program.  As in PyTorch, a sample has the
 gradient 0 in its parameters: nothing here is reparametrised.

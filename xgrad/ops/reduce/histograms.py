@@ -1,4 +1,4 @@
-"""Counting into bins: histc, histogram, histogramdd, bincount.
+"""histc, histogram, histogramdd, bincount: count elements into bins.
 
 Only bincount has a derivative, in its weights; backward through a histogram is an error.  An element on an inner edge
 belongs to the bin on its right, one on the last edge to the last bin; elements outside, and NaN, are not counted.

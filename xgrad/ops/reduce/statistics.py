@@ -1,4 +1,4 @@
-"""Statistics of samples: cov, corrcoef, quantile, nanquantile.
+"""cov, corrcoef, quantile, nanquantile: operators that compute statistics of samples.
 
 (PyTorch: aten/src/ATen/native/Correlation.cpp, and the quantiles of Sorting.cpp.)
 """

@@ -1,4 +1,4 @@
-"""expand, broadcast_tensors, meshgrid, atleast_1d, ...: expand tensors to a common shape, as views."""
+"""expand, broadcast_tensors, meshgrid, atleast_1d, ...: repeat or add dimensions of tensors, as views."""
 
 from collections.abc import Sequence
 from typing import Any

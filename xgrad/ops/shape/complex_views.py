@@ -1,6 +1,6 @@
-"""Complex numbers as views: conj, real, imag, view_as_real, view_as_complex; resolve_conj, resolve_neg.
+"""conj, real, imag, view_as_real, ...: operators that view complex tensors; resolve_conj, ...: that copy such views.
 
-PyTorch marks conjugation and negation by bits of a tensor; here they are steps of the view chain.
+PyTorch marks conjugation and negation by bits of a tensor; here each is a step in a view's list (views/chain.py).
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""resize_ and resize_as_: another shape over the same storage, which grows where it is too small.
+"""resize_, resize_as_: give a tensor another shape in place, over the same storage, which grows if it is too small.
 
 PyTorch's storage is memory, and a tensor shows a part of it; here it is an array, and the part a view.  An array cannot
 grow: a tensor that is its storage's only one gets a larger array.  For a shared storage growing is an error, because

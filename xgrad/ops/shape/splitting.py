@@ -1,7 +1,7 @@
-"""split, chunk, tensor_split, unbind: operations that return several views.
+"""split, chunk, tensor_split, unbind: cut a tensor along a dimension into several views.
 
 Such views must not be written in place while they are recorded (CreationMeta.MULTI_OUTPUT_NODE), as in PyTorch; the
-views of `tensor_split` may, because they are slices made one by one.
+views of `tensor_split` may be written, because they are slices made one by one.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """narrow_copy, select_copy, ...: copies of views; select_scatter, ...: copies of tensors with a view overwritten.
 
-Tables over the declared views: a copy is the view, cloned; a scatter is a write into the view of a clone.
+Both are declared from tables of views: a copy is the view, cloned; a scatter is a write into the view of a clone.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""xgrad.fft: discrete Fourier transforms, their shifts and sample frequencies.
+"""Declares the operators of xgrad.fft: discrete Fourier transforms, their shifts and sample frequencies.
 
 All eighteen transforms are four of `jax.numpy.fft`: the ones of one and of two dimensions are the n-dimensional ones,
 and the transforms of signals with a real spectrum (hfft, ihfft) are irfft and rfft with a conjugate and the direction

@@ -1,7 +1,7 @@
-"""Window functions: xgrad.signal.windows, and hann_window and its like.
+"""Window functions: the operators behind xgrad.signal.windows, and hann_window, hamming_window, ...
 
-One program makes them all, from a shape of the table below: a function of the places 0 to M - 1 and of N, the distance
-of the ends: M - 1 in a symmetric window, M in a periodic one.  (PyTorch: torch/signal/windows, TensorFactories.cpp.)
+One operator makes them, from a shape of the table below: a function of the places 0 to M - 1 and of N, the distance of
+the ends: M - 1 in a symmetric window, M in a periodic one.  (PyTorch: torch/signal/windows, TensorFactories.cpp.)
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,1 +1,1 @@
-"""sparse_coo_tensor, to_sparse, ...: make, convert and read sparse tensors.  The first one imports `xgrad.sparse`."""
+"""sparse_coo_tensor, to_sparse, ...: make, convert and read sparse tensors.  The first call imports `xgrad.sparse`."""

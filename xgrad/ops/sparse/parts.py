@@ -1,4 +1,4 @@
-"""Helpers for the dense tensors (indices, values) of sparse tensors: checks, copies, values on the host."""
+"""Checks and copies the dense tensors (indices, values) of sparse tensors, and reads them as NumPy arrays."""
 
 from collections.abc import Callable
 from typing import Any

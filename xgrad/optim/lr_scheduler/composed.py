@@ -1,4 +1,4 @@
-"""SequentialLR, ChainedScheduler: schedules made of other schedules, one after the other or all at once."""
+"""SequentialLR, ChainedScheduler: learning-rate schedules that run others, one after the other or all at once."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""CosineAnnealingLR, CosineAnnealingWarmRestarts: rates along a cosine (SGDR, https://arxiv.org/abs/1608.03983)."""
+"""CosineAnnealingLR, CosineAnnealingWarmRestarts: learning rates along a cosine (SGDR, https://arxiv.org/abs/1608.03983)."""
 
 import math
 from typing import Any

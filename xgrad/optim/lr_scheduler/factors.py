@@ -1,4 +1,4 @@
-"""StepLR, MultiStepLR, ConstantLR, LinearLR, ExponentialLR, PolynomialLR: multiply all rates by one factor."""
+"""StepLR, MultiStepLR, ConstantLR, LinearLR, ExponentialLR, PolynomialLR: multiply all learning rates by one factor."""
 
 from bisect import bisect_right
 from collections import Counter

@@ -1,4 +1,4 @@
-"""LambdaLR, MultiplicativeLR: schedules that multiply the rates by factors from the user's functions."""
+"""LambdaLR, MultiplicativeLR: schedules that multiply learning rates by factors from the user's functions."""
 
 import types
 from collections.abc import Callable, Sequence

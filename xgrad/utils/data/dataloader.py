@@ -1,6 +1,6 @@
 """DataLoader: iterates over a dataset in batches (PyTorch: torch/utils/data/dataloader.py).
 
-Invariant: batches come in the sampler's order, with and without workers.
+Invariant: batches come in the sampler's order, with and without workers, unless `in_order=False`.
 """
 
 import itertools

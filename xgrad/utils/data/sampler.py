@@ -1,4 +1,4 @@
-"""Samplers: the order in which a DataLoader reads a dataset (PyTorch: torch/utils/data/sampler.py).
+"""RandomSampler, BatchSampler, ...: order the samples that DataLoader reads (PyTorch: torch/utils/data/sampler.py).
 
 Orders are drawn by NumPy on the host, from a seed that xgrad's generator gives: they are needed there, and no program
 has to be compiled for a dataset's length.  So equal seeds give equal orders on all devices, and not PyTorch's orders.

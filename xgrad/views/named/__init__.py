@@ -1,7 +1,8 @@
-"""PyTorch's view functions (select, permute, expand, ...): they check arguments and add steps to a `ViewChain`.
+"""PyTorch's view functions (select, permute, ...): they check arguments and append the view to a `ViewChain`.
 
-The table below declares them for `ViewChain.view`.  Invariant: every wrong argument raises here, before anything is
-changed; the resulting steps are in bounds.  The messages have the phrases of aten/src/ATen/native/TensorShape.cpp.
+A ViewChain is the list of steps from a storage to a view (../chain.py).  The table below declares the functions for
+`ViewChain.view`.  Invariant: every wrong argument raises here, before anything is changed; the resulting steps are in
+bounds.  The messages have the phrases of aten/src/ATen/native/TensorShape.cpp.
 """
 
 from ..chain import declare_views

@@ -1,6 +1,7 @@
-"""Checks sizes, dimensions and slice bounds as callers write them: ints, one sequence or several arguments.
+"""Checks a caller's sizes, dimensions and slice bounds, and returns them as ints, for view functions and operators.
 
-Invariant: the results are in bounds and counted from 0.  The messages are PyTorch's.
+Sizes may be several arguments or one sequence.  Dimensions and slice bounds are returned in bounds and counted from 0;
+`int_of` and `sizes_of` pass any int on.  Most messages are PyTorch's.
 """
 
 from collections.abc import Sequence

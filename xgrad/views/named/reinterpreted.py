@@ -1,7 +1,7 @@
-"""as_strided, conj, real, imag, view(dtype), ...: view functions that add steps to a ViewChain.
+"""as_strided, conj, real, imag, view(dtype), ...: return the `ViewChain`, the list of steps, of a new view.
 
-Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
-the longer chain.  `as_strided` begins at the storage anew.
+Each function takes the chain from a storage to a tensor (../chain.py), checks its arguments as PyTorch does, and
+returns the chain to the new view.  `as_strided` begins at the storage anew.
 """
 
 from math import prod

@@ -1,7 +1,7 @@
-"""view, reshape, flatten, unflatten, squeeze, unsqueeze, expand: view functions that add steps to a ViewChain.
+"""view, reshape, flatten, squeeze, ...: check their arguments and append the view to a ViewChain's list of steps.
 
-Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
-the longer chain; `reshape` and `flatten` return None if only a copy has these sizes.
+A ViewChain holds the steps from a storage to a view (../chain.py).  Each function checks its arguments as PyTorch does,
+and returns the chain of the new view; `reshape` and `flatten` return None if only a copy has these sizes.
 """
 
 from math import prod

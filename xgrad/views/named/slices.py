@@ -1,7 +1,7 @@
-"""select, narrow, slice, basic indexing, diagonal, unfold: view functions that add steps to a ViewChain.
+"""select, narrow, slice, basic indexing, diagonal, unfold: check their arguments and append the view to a `ViewChain`.
 
-A ViewChain holds the steps from a storage to a view (../chain.py).  Each function checks its arguments as PyTorch does
-and returns the chain with more steps.
+A ViewChain is a view's list of steps (slices, permutes, reshapes, ...) from its storage (../chain.py).  Each function
+takes the chain of a tensor and returns the chain of the view.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""permute, transpose, t, T, mT, H, mH, adjoint, movedim: view functions that add steps to a ViewChain.
+"""permute, transpose, t, T, mT, H, mH, adjoint, movedim: return the `ViewChain`, the list of steps, of a new view.
 
-Each function takes the chain from a storage to a view (../chain.py), checks its arguments as PyTorch does, and returns
-the longer chain.
+Each function takes the chain from a storage to a tensor (../chain.py), checks its arguments as PyTorch does, and
+returns the chain to the new view.
 """
 
 from typing import Any
