@@ -58,7 +58,7 @@ class ChainBackward(Node):
 
 
 class ChainsBackward(Node):
-    """The backward of one operation that returns several views, which share no element (split, unbind).
+    """The backward of one operation that returns several views of one tensor (split, unbind).
 
     Its inputs are the views' gradients.  They are written into one buffer, so k views of N elements cost O(N + k).
     """
@@ -189,7 +189,7 @@ def _class(name: str, base: type) -> type:
 
 
 def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple[Any, ...]) -> Node:
-    """Make a node called `name` with one input for each of `chains`, whose views share no element."""
+    """Make a node called `name` with one input for each of `chains`."""
     node = _class(name, ChainsBackward)()
     node.chains = chains
     return wire(node, (edge,), chains)
