@@ -3,9 +3,9 @@
     python benchmarks/transformers_models.py --ours PYTHON --torchs PYTHON      the table, one process each
     python benchmarks/transformers_models.py gpt2 compiled                      one row, as JSON
 
-The models: `gpt2` (12 layers, batch 4, context 256), `gpt2-2` (2 of its layers, batch 2, context 128), `vit` (ViT-small:
-8 images of 224 pixels), `tokens` (GPT-2's greedy `generate` of 32 tokens with a static cache).  The ways: `torch1` and
-`torch2` (threads), `eager`, `lazy`, `compiled`, `jax` (the same model by hand, jitted with optax's AdamW).
+The models: `gpt2` (12 layers, batch 4, context 256), `gpt2-2` (2 layers, batch 2, context 128), `vit` (ViT-small,
+8 images of 224 pixels), `tokens` (GPT-2's greedy `generate` of 32 tokens, static cache).  The ways: `torch1`, `torch2`
+(threads), `eager`, `lazy`, `compiled`, `jax` (the same model by hand, jitted with optax's AdamW).
 """
 
 import argparse

@@ -66,7 +66,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LM
 from transformers.utils import logging
 
 logging.disable_progress_bar()
-logging.set_verbosity_error()  # a compiled step cannot write into a notebook while it is traced
+logging.set_verbosity_error()  # no warnings among the losses
 
 folder = Path(tempfile.mkdtemp())
 CHIPS = len(jax.devices())

@@ -8,7 +8,8 @@ import numpy as np
 TITLE = "transformers {version}"
 HEAD = """\
 A model is made of a small configuration with the same weights.  Compared are the losses and the sums of all gradients'
-absolute values of 3 AdamW steps, and the tokens of greedy `generate`.
+absolute values of 3 AdamW steps, xgrad's eagerly and by `torch.compile` of the whole step, PyTorch's eagerly; and the
+tokens of greedy `generate`.
 
 | model | PyTorch's losses | also | xgrad |
 | --- | --- | --- | --- |"""
@@ -84,8 +85,8 @@ CASES: dict[str, tuple[str, dict]] = {
 }  # fmt: skip
 
 
-def measured(name: str, folder: Path, first: bool) -> tuple[list[str], dict[str, Any]]:
-    """Measure one model."""
+def _made(name: str) -> tuple[Any, dict[str, Any]]:
+    """Return a model with weights of one stream of random numbers, and its batch."""
     import torch  # noqa: TID251 - xgrad, or PyTorch
     import transformers
 
@@ -103,20 +104,36 @@ def measured(name: str, folder: Path, first: bool) -> tuple[list[str], dict[str,
         size = getattr(config, "image_size", 32)
         pixels = torch.from_numpy(random.randn(2, 3, size, size).astype("float32"))
         batch = {"pixel_values": pixels, "labels": torch.tensor([0, 1])}
-    model.train()
-    optimizer, losses, arrays = torch.optim.AdamW(model.parameters(), lr=1e-3), [], {}
-    for i in range(STEPS):
-        loss = model(**batch).loss
-        loss.backward()
-        losses.append(loss.item())
-        arrays[f"loss {i}"] = np.array(losses[-1])
-        gradients = [float(p.grad.abs().sum()) for p in model.parameters() if p.grad is not None]
-        arrays[f"gradients {i}"] = np.array(sum(gradients))
-        optimizer.step()
-        optimizer.zero_grad()
+    return model.train(), batch
+
+
+def measured(name: str, folder: Path, first: bool) -> tuple[list[str], dict[str, Any]]:
+    """Measure one model, of xgrad's also as one compiled step."""
+    import torch  # noqa: TID251 - xgrad, or PyTorch
+
+    losses, arrays = [], {}
+    for way in ("", "compiled "):
+        model, batch = _made(name)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+        def step(model: Any = model, batch: dict[str, Any] = batch, optimizer: Any = optimizer) -> tuple[Any, Any]:
+            optimizer.zero_grad()
+            loss = model(**batch).loss
+            loss.backward()
+            gradients = torch.stack([p.grad.abs().sum() for p in model.parameters() if p.grad is not None])
+            optimizer.step()
+            return loss.detach(), gradients
+
+        run = torch.compile(step) if way and not first else step
+        for i in range(STEPS):
+            loss, gradients = run()
+            arrays[f"{way}loss {i}"] = np.array(loss.item())
+            arrays[f"{way}gradients {i}"] = np.array(float(gradients.sum()))
+            losses.append(loss.item())
     tokens = ""
-    if ending.endswith(("CausalLM", "HeadModel", "Generation")):
-        mask = torch.ones_like(ids[:, :4])
-        made = model.eval().generate(ids[:, :4], attention_mask=mask, max_new_tokens=TOKENS, do_sample=False)
+    if CASES[name][0].endswith(("CausalLM", "HeadModel", "Generation")):
+        ids = batch["input_ids"][:, :4]
+        mask = torch.ones_like(ids)
+        made = model.eval().generate(ids, attention_mask=mask, max_new_tokens=TOKENS, do_sample=False)
         tokens, arrays["tokens"] = "tokens", made.numpy()
-    return [", ".join(f"{x:.5f}" for x in losses), tokens], arrays
+    return [", ".join(f"{x:.5f}" for x in losses[:STEPS]), tokens], arrays

@@ -488,3 +488,26 @@ def test_tensors_that_are_only_compared_by_identity():
         found.b = other
         np.testing.assert_array_equal(compiled(x).numpy(), function(x).numpy())
     assert compiled.metrics().traces == 2
+
+
+@pytest.mark.parametrize("base", [dict, collections.OrderedDict, list])
+@pytest.mark.parametrize("others", [0, 40])
+def test_a_container_that_makes_its_items_when_asked(base, others):
+    """As transformers' table of activations.  Guards asked it for its items, and put what it made in their place."""
+
+    class Making(base):
+        def __getitem__(self, key):
+            return super().__getitem__(key)()
+
+        def __iter__(self):
+            return iter([]) if base is list else super().__iter__()
+
+    made = [lambda: lambda x: x * 2, *[lambda: None] * others]
+    table = Making(made if base is list else enumerate(made))
+    step = xgrad.compile(lambda x: table[0](x))
+    x = xgrad.ones(2)
+    assert [step(x).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
+    assert all(base.__getitem__(table, i) is item for i, item in enumerate(made))
+    base.__setitem__(table, 0, lambda: lambda x: x * 5)
+    assert [step(x).tolist() for _ in range(2)] == [[5.0, 5.0]] * 2
+    assert step.metrics().traces == 2

@@ -98,10 +98,6 @@ def public_names(place: str) -> frozenset[str]:
     return _torch_names().get(place, frozenset())
 
 
-def _place(module: str) -> str:
-    return module.partition(".")[2]
-
-
 def _text(module: str, name: str) -> str:
     text = f"module {module!r} has no attribute {name!r}"
     place = module.partition(".")[2]

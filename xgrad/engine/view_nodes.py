@@ -189,7 +189,7 @@ def _class(name: str, base: type) -> type:
 
 
 def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple[Any, ...]) -> Node:
-    """Make a node called `name` with one input for each of `chains`, whose views share no element."""
+    """Make a node called `name` with one input for each of `chains`."""
     node = _class(name, ChainsBackward)()
     node.chains = chains
     return wire(node, (edge,), chains)

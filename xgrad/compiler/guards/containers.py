@@ -25,7 +25,7 @@ class OfSequence(Container):
     fixed = False
 
     def read(self, value: Any) -> dict[Any, Any]:
-        return dict(enumerate(value))
+        return dict(enumerate(base_of(type(value)).__iter__(value)))
 
     def put(self, value: Any, key: Any, item: Any) -> None:
         if key == len(value):  # a library's code has appended it
@@ -45,8 +45,9 @@ class OfSequence(Container):
     def check(self, value: Any, found: list[Any]) -> str | None:
         reason = self.differs(value)
         if reason is None:
+            items = value if reads_plainly(type(value)) else self.read(value)
             for key, guard in self.children:
-                reason = guard.check(value[key], found)
+                reason = guard.check(items[key], found)
                 if reason is not None:
                     return f"[{key}]{reason}"
             return self.check_others(value, found)
@@ -101,9 +102,9 @@ class OfMapping(Container):
         self.keys: list[Any] = list(self.before)
 
     def read(self, value: Any) -> dict[Any, Any]:
-        kind: Any = type(value)
-        plain = kind is types.MappingProxyType or kind.get is dict.get
-        return value if plain else dict(value)  # a subclass's `get` may take other keys
+        if reads_plainly(type(value)):
+            return value
+        return {key: dict.__getitem__(value, key) for key in base_of(type(value)).__iter__(value)}
 
     def put(self, value: Any, key: Any, item: Any) -> None:
         # Not by the methods of a subclass, which may put items in its own way.
@@ -121,16 +122,32 @@ class OfMapping(Container):
             count = len(self.keys)
             if len(value) != count:
                 return f" had {count} entries and has {len(value)}"
-            if not same_order(value, self.keys):
-                return f" has its keys in another order: {_listed(self.keys)} before, {_listed(value)} now"
+            if not same_order(now := self.read(value), self.keys):
+                return f" has its keys in another order: {_listed(self.keys)} before, {_listed(now)} now"
         return other_type(self, value)
 
     def restore(self) -> None:
         if isinstance(self.value, types.MappingProxyType):
             return
-        if list(self.value) != self.keys and self.value.__class__ is dict:
+        if self.value.__class__ is dict and list(self.value) != self.keys:
             self.value.clear()  # so that the order is restored
         super().restore()
+
+
+@functools.lru_cache(maxsize=4096)
+def reads_plainly(kind: type[Any]) -> bool:
+    """Return True if a container gives the items that it has; a subclass may make them when it is asked."""
+    base = base_of(kind)
+    names = "__getitem__", "__iter__", *(("get", "keys") if issubclass(base, dict) else ())
+    return all(getattr(kind, name) is getattr(base, name) for name in names)
+
+
+def base_of(kind: type[Any]) -> Any:
+    """Return the builtin container that a class is or extends."""
+    return next(base for base in kind.__mro__ if base in _BUILTIN)
+
+
+_BUILTIN = (collections.OrderedDict, dict, list, tuple, collections.deque, types.MappingProxyType)
 
 
 class OfGroup(OfMapping):

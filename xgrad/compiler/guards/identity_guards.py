@@ -16,7 +16,18 @@ from operator import is_, itemgetter
 from typing import Any
 
 from ...tensor import Tensor
-from .containers import OfArray, OfMapping, OfObject, OfSequence, OfSet, OfTensor, asks_itself, dict_of
+from .containers import (
+    OfArray,
+    OfMapping,
+    OfObject,
+    OfSequence,
+    OfSet,
+    OfTensor,
+    asks_itself,
+    base_of,
+    dict_of,
+    reads_plainly,
+)
 from .guard import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard
 from .hyperparameters import HyperparameterGuard
 from .namespaces import ATTRIBUTES, OfAttributes, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
@@ -77,7 +88,8 @@ class Unchanged:
         if isinstance(guard, (OfSequence, OfMapping)):
             add(f"len({name(value)}) == {len(guard.before)}")
         if isinstance(guard, OfMapping) and len(guard.keys) > 1:
-            add(f"all(map(is_, {name(value)}, {name(guard.keys)}))")  # in order
+            items = name(value) if reads_plainly(type(value)) else f"{name(guard.read)}({name(value)})"
+            add(f"all(map(is_, {items}, {name(guard.keys)}))")  # in order
         if isinstance(guard, OfSet):
             add(f"len({name(value)}) == {len(guard.items)}")
             if guard.items:
@@ -121,7 +133,7 @@ class Unchanged:
             self.conditions += [f"{n!r} not in {self._name(mapping)}" for n in missing]
 
     def _same_items(self, mapping: Any, keys: list, values: list) -> None:
-        if len(keys) > _MANY:
+        if len(keys) > _MANY and reads_plainly(type(mapping)):
             several = f"{self._name(itemgetter(*keys))}({self._name(mapping)})"
             self.conditions.append(f"all(map(is_, {several}, {self._name(tuple(values))}))")
             return
@@ -154,7 +166,7 @@ class Unchanged:
                 self._attribute(value, ATTRIBUTES[kind], item)
         elif isinstance(guard, OfSequence):
             if not isinstance(value, tuple):
-                self.conditions.append(f"{self._name(value)}[{key}] is {self._name(item)}")
+                self.conditions.append(f"{self._fetching(guard, value, key)} is {self._name(item)}")
         elif isinstance(guard, OfFixed) and key in ("__bases__", "__class__"):
             self._attribute(value, key, item)
         elif isinstance(guard, (OfMapping, OfGlobals)):
@@ -180,6 +192,8 @@ class Unchanged:
             return f"{name(guard.cells[key[1]])}.cell_contents"
         if isinstance(guard, (OfFixed, OfObject)) and not (isinstance(guard, OfObject) and key in guard.slots):
             return f"{name(dict_of(value))}[{name(key)}]"
+        if isinstance(guard, (OfMapping, OfSequence)) and not reads_plainly(type(value)):
+            return f"{name(base_of(type(value)).__getitem__)}({name(value)}, {name(key)})"
         if isinstance(guard, _BY_KEY):
             return f"{name(value)}[{name(key)}]"
         return f"getattr({name(value)}, {name(key)})"

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from .kinds import IMMUTABLE
+
 _MODULES = ("builtins", "itertools", "collections", "_collections")
-_IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 # How to read the state of NumPy's generators.
 _STATES: dict[str, Callable] = {
     "random_raw": lambda value: value.state,
@@ -42,7 +43,7 @@ def moves(kind: type[Any]) -> bool:
     module = str(kind.__module__)
     if module.startswith("numpy.random."):
         return any(hasattr(kind, name) for name in _STATES)
-    return module in _MODULES and bool(kind.__flags__ & _IMMUTABLE) and hasattr(kind, "__next__")
+    return module in _MODULES and bool(kind.__flags__ & IMMUTABLE) and hasattr(kind, "__next__")
 
 
 @functools.lru_cache(maxsize=4096)

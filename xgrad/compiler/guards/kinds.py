@@ -26,7 +26,7 @@ PLAIN = {
     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
     "__orig_bases__", "__parameters__", "__abstractmethods__", *CACHED,
 }  # fmt: skip
-_IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
+IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGSIMMUTABLETYPE
 
 SKIPPED: Any = (
     Tensor, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,
@@ -95,4 +95,4 @@ def is_read(kind: type[Any]) -> bool:
 
 def may_change(kind: type[Any]) -> bool:
     """Return True if guards look into the class: it is not implemented in C, and not xgrad's, JAX's or NumPy's."""
-    return not kind.__flags__ & _IMMUTABLE and not is_ours(kind.__module__)
+    return not kind.__flags__ & IMMUTABLE and not is_ours(kind.__module__)
