@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...tensor import Tensor
-from .guard import MISSING, Container, Path, is_dead, kind_name, same_scalar, shown
+from .guard import MISSING, Container, Path, base_of, is_dead, kind_name, reads_plainly, same_scalar, shown
 from .hyperparameters import HyperparameterGuard
 
 
@@ -43,15 +43,14 @@ class OfSequence(Container):
         return other_type(self, value)
 
     def check(self, value: Any, found: list[Any]) -> str | None:
-        reason = self.differs(value)
-        if reason is None:
-            items = value if reads_plainly(type(value)) else self.read(value)
-            for key, guard in self.children:
-                reason = guard.check(items[key], found)
-                if reason is not None:
-                    return f"[{key}]{reason}"
-            return self.check_others(value, found)
-        return reason
+        if (reason := self.differs(value)) is not None:
+            return reason
+        items = value if reads_plainly(type(value)) else self.read(value)
+        for key, guard in self.children:
+            reason = guard.check(items[key], found)
+            if reason is not None:
+                return f"[{key}]{reason}"
+        return self.check_others(value, found)
 
     def takes(self, key: Any) -> bool:
         return super().takes(key) and len(self.value) == len(self.before)
@@ -132,22 +131,6 @@ class OfMapping(Container):
         if self.value.__class__ is dict and list(self.value) != self.keys:
             self.value.clear()  # so that the order is restored
         super().restore()
-
-
-@functools.lru_cache(maxsize=4096)
-def reads_plainly(kind: type[Any]) -> bool:
-    """Return True if a container gives the items that it has; a subclass may make them when it is asked."""
-    base = base_of(kind)
-    names = "__getitem__", "__iter__", *(("get", "keys") if issubclass(base, dict) else ())
-    return all(getattr(kind, name) is getattr(base, name) for name in names)
-
-
-def base_of(kind: type[Any]) -> Any:
-    """Return the builtin container that a class is or extends."""
-    return next(base for base in kind.__mro__ if base in _BUILTIN)
-
-
-_BUILTIN = (collections.OrderedDict, dict, list, tuple, collections.deque, types.MappingProxyType)
 
 
 class OfGroup(OfMapping):

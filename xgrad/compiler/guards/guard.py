@@ -6,6 +6,8 @@ A `Container` looks into a list, a dictionary, a function, an object (containers
 changes that the function made there in Python, and undoes them.
 """
 
+import collections
+import functools
 import types
 import weakref
 from array import array
@@ -235,6 +237,21 @@ class Container(Guard):
         """Undo the changes of the content."""
         for key, was, _ in list(self.changes()):
             self.put(self.value, key, was)
+
+
+_BUILTIN = (collections.OrderedDict, dict, list, tuple, collections.deque, types.MappingProxyType)
+
+
+def base_of(kind: type[Any]) -> Any:
+    """Return the builtin container that a class is or extends."""
+    return next(base for base in kind.__mro__ if base in _BUILTIN)
+
+
+@functools.lru_cache(maxsize=4096)
+def reads_plainly(kind: type[Any]) -> bool:
+    """Return True if a container gives the items that it has; a subclass may make them when it is asked."""
+    base, names = base_of(kind), ("__getitem__", "__iter__", "get", "keys")
+    return all(getattr(kind, name, None) is getattr(base, name, None) for name in names)
 
 
 def is_dead(value: Any) -> bool:

@@ -24,11 +24,9 @@ from .containers import (
     OfSet,
     OfTensor,
     asks_itself,
-    base_of,
     dict_of,
-    reads_plainly,
 )
-from .guard import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard
+from .guard import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard, base_of, reads_plainly
 from .hyperparameters import HyperparameterGuard
 from .namespaces import ATTRIBUTES, OfAttributes, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
 
