@@ -80,6 +80,7 @@ class profile(_profiler.profile):
     """`xgrad.autograd.profiler.profile` with torch.profiler's arguments.
 
     All steps of the block are recorded, whatever `schedule` says; `on_trace_ready(self)` is called once, at its end.
+    `activities`, `with_stack`, `with_modules` and further options have no effect.
 
     >>> import xgrad
     >>> with xgrad.profiler.profile(activities=[xgrad.profiler.ProfilerActivity.CPU]) as prof:

@@ -1,4 +1,4 @@
-"""Stands in for `torch._C._functions`: node classes, for `isinstance`, and functions DelayedError and UndefinedGrad.
+"""Stands in for `torch._C._functions`: node classes, for `isinstance`, DelayedError and UndefinedGrad.
 
 PyTorch: torch/csrc/autograd/functions/init.cpp.
 """
@@ -31,7 +31,9 @@ def __getattr__(name: str) -> Any:
 
 
 class DelayedError:
-    """`DelayedError(message, n)(*tensors)`: aliases of n tensors, whose backward raises `RuntimeError(message)`.
+    """`DelayedError(message, n)(*tensors)`: aliases of the tensors, whose backward raises `RuntimeError(message)`.
+
+    `n` has no effect.
 
     >>> import xgrad
     >>> from xgrad.autograd.torch_c_functions import DelayedError

@@ -26,7 +26,7 @@ from .events import Fault
 
 @dataclass(frozen=True)
 class Faults:
-    """How often a declared backend fails: `xgrad.Backend("chip", faults=xgrad.backends.Faults(launch=1e-3))`.
+    """How often an `xgrad.Backend` fails: `xgrad.Backend("chip", faults=xgrad.backends.Faults(launch=1e-3))`.
 
     Each is a probability, or a list of the numbers of the launches (transfers) that fail; the first is 1.
 

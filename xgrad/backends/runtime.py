@@ -51,7 +51,7 @@ from .without_hlo import HloFilter
 
 
 class Runtime(Counting):
-    """Runs the programs on tensors of one declared backend; made by its `Backend`."""
+    """Runs the programs on tensors of one `xgrad.Backend`, which makes it."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Runtime(Counting):
         self._operators: dict[int, tuple[Operator, Operator]] = {}  # by id: an operator, and the one in its place
 
     def start(self) -> DeclaredPlace:
-        """Return the place.  From now on operators look for declared backends among their operands."""
+        """Return the place.  From now on operators look for an `xgrad.Backend` among their operands."""
         if self.backend.strides:
             STRIDED.add(self.backend.name)
         runner.expect_backends(views=self.views is not None)

@@ -1,5 +1,6 @@
-"""Stream, Event: order an `xgrad.Backend`'s programs in simulated time, by its `Cost`, and change no value.
+"""Stream and Event for an imaginary device (`xgrad.Backend` with a `Cost`): order its programs in simulated time only.
 
+The `Cost` says how long each program takes; what the programs compute stays the same.
 (PyTorch: torch.Stream, torch.Event.)
 """
 
@@ -19,7 +20,10 @@ _numbers = itertools.count(1)
 
 
 def _runtime_of(device: Any, name: str) -> Any:
-    """Return the runtime of a device, None: where new tensors are made.  Raises `NotImplementedError` for JAX's own."""
+    """Return the runtime of a backend, by default of the one where new tensors are made.
+
+    Raises `NotImplementedError` for JAX's own devices, and for a backend without a `Cost`.
+    """
     place = state.place if device is None else placement_of(device)
     runtime = place.runtime if place.__class__ is DeclaredPlace else None
     if runtime is None or runtime.clock is None:
@@ -30,14 +34,15 @@ def _runtime_of(device: Any, name: str) -> Any:
 
 
 class Stream(Block):
-    """A queue of programs of its own, on a declared backend with a `Cost`: `with stream:` puts what runs on it.
+    """A queue of programs, on an `xgrad.Backend` with a `Cost`: what runs in a block `with stream:` goes onto it.
 
     `device`: the backend, by default where new tensors are made; `priority` has no effect.
     Programs of one stream run one after the other; `Cost.queues` streams run at once.  A program waits for its
     operands, whatever stream they come from, and an event for more.  All of it in simulated time
     (`report.timeline()`, `Event.elapsed_time`): values are as ever.
 
-    Raises `NotImplementedError` for a device of JAX's, where XLA orders its work by itself.
+    Raises `NotImplementedError` for a device of JAX's, where XLA orders its work by itself, and for a
+    backend without a `Cost`.
 
     >>> import xgrad
     >>> chip = xgrad.Backend("chip", cost=xgrad.Cost(launch=1e-3, queues=2))
@@ -109,10 +114,10 @@ class Stream(Block):
 
 
 class Event:
-    """A place in the order of a stream, on a declared backend with a `Cost`; its time is simulated.
+    """A place in the order of a stream, on an `xgrad.Backend` with a `Cost`; its time is simulated.
 
     `device`: the backend, by default where new tensors are made.  `enable_timing`: True for `elapsed_time`.  The other
-    arguments have no effect.  Raises `NotImplementedError` for a device of JAX's.
+    arguments have no effect.  Raises `NotImplementedError` for a device of JAX's, and for a backend without a `Cost`.
 
     >>> import xgrad
     >>> chip = xgrad.Backend("chip", cost=xgrad.Cost(launch=1e-3, compile=0))

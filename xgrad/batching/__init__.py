@@ -1,1 +1,1 @@
-"""Implements `func.vmap`: a `BatchedTensor` is one entry of a batch, and operators are mapped over the whole batch."""
+"""Implements `func.vmap`: a `BatchedTensor` has one entry's shape and holds the batch, over which operators map."""

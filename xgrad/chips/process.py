@@ -1,6 +1,7 @@
-"""Compiler: the process that runs a platform's chip compiler (child.py); it is asked about programs, and restarted.
+"""Compiler: starts the process (child.py) that compiles programs for a chip that is not here, and sends it programs.
 
-A compiler may end its process, or not end at all: both are answers here, and the next question gets a new process.
+The chip's compiler may crash its process, or take too long: both are answers here, and the next program gets a new
+process.
 
 Invariant: no process stays behind: an interrupt kills the one that works, the end of this process ends all.
 """
@@ -35,7 +36,7 @@ _ENVIRONMENT = {
 
 
 class Compiler:
-    """The process of one platform's compiler; started by the first question."""
+    """Starts and restarts the process of one platform's compiler ("tpu", ...); `ask` sends it a program."""
 
     command: tuple[str, ...] = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
 
@@ -46,7 +47,7 @@ class Compiler:
         self._words: Any = None
 
     def ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
-        """Return the answer to a request: within `limit` seconds, or that it took longer."""
+        """Return what the compiler says of the program in `request`, or that it took longer than `limit` seconds."""
         with self._lock:
             try:
                 self._started()
@@ -125,7 +126,7 @@ _compilers: dict[str, Compiler] = {}
 
 
 def compiler_of(platform: str) -> Compiler:
-    """Return the process of a platform's compiler, started or not."""
+    """Return the `Compiler` of a platform; its process may not run yet."""
     if platform not in _compilers:
         compiler = _compilers.setdefault(platform, Compiler())
         atexit.register(compiler.stop)

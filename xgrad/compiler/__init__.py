@@ -5,7 +5,7 @@ overlay.py           the attributes of tensors that only the tracing thread sees
 guards/              tests that a later call finds what the trace found
 trace_lock.py        one thread traces at a time
 program.py           the traced equations as a forward and a backward program
-effects.py           the tensors that the function returns, and its changes of tensors from outside
+effects.py           which tensors the function returns or changes; makes the tensors of each call
 backward_node.py     the node on results that require grad
 trace_function.py    all of this in order
 traced.py            the result of a trace

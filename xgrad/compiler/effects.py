@@ -1,7 +1,8 @@
-"""Describes, for xgrad.compile, the tensors that a traced function returns, and its changes of tensors from outside.
+"""For xgrad.compile: records which tensors a traced function returns or changes, and makes the tensors of each call.
 
-An `Outputs` numbers the arrays that the program returns, and writes a `Recipe` for each tensor that a call makes of
-them.  Tensors that share a storage in the trace share one after the call; a view comes with its base.
+An `Outputs` numbers the arrays that the program returns, and writes a `Recipe` for each tensor that `Making` makes of
+them in a call.  An `Effects` has the changes of tensors from outside, which exist before the call.  Tensors that
+share a storage in the trace share one after the call; a view comes with its base.
 
 Invariant: a recipe refers to arrays and tensors by number, and to no object of the trace, so that no tracer outlives
 it.
@@ -308,7 +309,7 @@ def is_constant(plan: tuple[str, Any]) -> bool:
 
 
 class Making:
-    """Makes the tensors of one call."""
+    """Makes the tensors of one call, by their recipes."""
 
     __slots__ = ("arrays", "counters", "made", "node", "storages", "tensors")
     arrays: Any

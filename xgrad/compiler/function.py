@@ -122,7 +122,7 @@ class CompiledFunction:
             args, kwargs, copies = put_in(self._in, args, kwargs)
         leaves, tree = _flat(args, kwargs)
         if runner.backends and (isinstance(state.place, DeclaredPlace) or runner.on_backend(map(held_of, leaves))):
-            with together("the end of a compiled function"):  # a declared backend asks of each operator what it lacks
+            with together("the end of a compiled function"):  # an `xgrad.Backend` asks of each operator what it lacks
                 return put_out_of_backend(self._out, self._function(*args, **kwargs))
         now = modes.modes()
         found = None
@@ -139,7 +139,7 @@ class CompiledFunction:
             if done:
                 return done[0]
         if found is None:
-            if runner.backends and not modes.eager():  # tensors of a declared backend that are not among the arguments
+            if runner.backends and not modes.eager():  # tensors of an `xgrad.Backend` that are not among the arguments
                 with together("the end of a compiled function"):
                     return self._function(*args, **kwargs)
             return self._function(*args, **kwargs)

@@ -85,13 +85,13 @@ class Trace(Overlay):
             raise EscapedError
 
     def allow(self, where: Any) -> None:
-        """Raise `Inline` if the function puts a tensor on a declared backend, which runs operators itself."""
+        """Raise `Inline` if the function puts a tensor on an `xgrad.Backend`, which runs operators itself."""
         if where.__class__ is DeclaredPlace:
             raise Inline
 
     def root(self, owner: Any, array: Any) -> Root:
         """Make a new input of the program."""
-        if isinstance(array, Tracer) or declared_of(array) is not None:  # a declared backend runs operators itself
+        if isinstance(array, Tracer) or declared_of(array) is not None:  # an `xgrad.Backend` runs operators itself
             raise Inline
         array = quietly(array)
         root = Root(len(self.roots), owner, array)

@@ -3,8 +3,9 @@
 A storage that the function writes, and the gradient of a tensor, keep their storage's sharding: XLA would choose
 another.  A program on a mesh leaves arrays without a placement as a copy on each device.
 
-Invariants: a tensor of the caller's is never moved without being asked: one that was placed elsewhere is an error, and
-one without a placement goes in as a copy, which the function may not write.
+Invariant: on JAX's devices no tensor of the caller's is moved: one that was placed elsewhere is an error, and one
+without a placement goes in as a copy, which the function may not write.  A tensor of an `xgrad.Backend` is
+moved, wherever it was.
 """
 
 from collections.abc import Callable
@@ -140,7 +141,7 @@ def _argument(leaf: Any, where: Any, name: str) -> Any:
 
 
 def put_out_of_backend(shardings: Shardings | None, value: Any) -> Any:
-    """Put what a function gave on a declared backend at its `out_shardings`, if it has some; return it."""
+    """Put what a function gave on an `xgrad.Backend` at its `out_shardings`, if it has some; return it."""
     if shardings is None:
         return value
     leaves, tree = pytrees.flatten(value)

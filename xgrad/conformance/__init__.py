@@ -8,7 +8,7 @@
     reference.py      the function and its derivative by JAX, on the CPU, in float64; measure.py: the difference
     execution.py      one program for all checks of a cell, or each check by itself
     on_chip.py        what the compiler of a chip that is not here says, in place of values
-    laws.py           the laws of a view, which the view rules of an `xgrad.Backend` must keep
+    laws.py           the laws that a backend's own view functions (`ViewRule`) must obey
     operators.py, views.py, memory.py, transfers.py, random_numbers.py, modes.py: the checks
     records.py        check, cell, row; results.py: all rows; state_file.py: the JSON of a run
     report.py         as people read it: table.py, page.py

@@ -31,7 +31,7 @@ _UNIMPLEMENTED = ("unimplemented", "not implemented", "not supported", "unsuppor
 class Place:
     """The device that is checked: any value that `device=` takes; or a chip that is not here, a `target`.
 
-    Then tensors are on a declared backend, whose computing the CPU does, and the chip's compiler is asked.
+    Then tensors are on an `xgrad.Backend`, whose computing the CPU does, and the chip's compiler is asked.
     """
 
     def __init__(self, device: Any = None, target: Any = None) -> None:
@@ -42,7 +42,7 @@ class Place:
         where = device_of(self.given)
         self.name: Any = str(where) if target is None else target.name
         self.jax_device: Any = where.placement if isinstance(where.placement, jax.Device) else None
-        # Of a declared backend, its declaration: one that is declared otherwise is another device.
+        # Of an `xgrad.Backend`, its declaration: one that is declared otherwise is another device.
         self.kind: str = repr(self.given) if self.jax_device is None else self.jax_device.device_kind
         if target is not None:
             self.kind = f"compiled by {target.compiler}"
@@ -54,25 +54,25 @@ class Place:
 
     @property
     def runtime(self) -> Any:
-        """The runtime of a declared backend; None for any other device."""
+        """The runtime of an `xgrad.Backend`; None for any other device."""
         where = device_of(self.given).placement
         return where.runtime if isinstance(where, DeclaredPlace) else None
 
     @property
     def ruled(self) -> Any:
-        """The rules of views of a declared backend; None for any other device, and for none."""
+        """The rules of views of an `xgrad.Backend`; None for any other device, and for none."""
         views = self.runtime and self.runtime.views
         return None if views is None else views.rules
 
     @property
     def random(self) -> Any:
-        """The generator of a declared backend, if it has another one than the CPU."""
+        """The generator of an `xgrad.Backend`, if it has another one than the CPU."""
         random = self.runtime and self.runtime.backend.random
         return None if random == "threefry" else random
 
     @property
     def products(self) -> dict[str, Any]:
-        """The formats of a declared backend's products and of their sums, if it declares any, for the report."""
+        """The formats of an `xgrad.Backend`'s products and of their sums, if it declares any, for the report."""
         backend = self.runtime and self.runtime.backend
         formats = (None, None) if backend is None else (backend.products, backend.accumulate)
         return {} if formats == (None, None) else {"products": [*formats]}
@@ -87,7 +87,7 @@ class Place:
         return coarser(dtype, backend.products, backend.accumulate)
 
     def report(self) -> Any:
-        """Return the block that counts what a declared backend does; of another device, one that gives None."""
+        """Return the block that counts what an `xgrad.Backend` does; of another device, one that gives None."""
         return nullcontext() if self.runtime is None else self.runtime.backend.report()
 
     def tensors(self, arrays: list[np.ndarray]) -> list[Tensor]:

@@ -1,7 +1,7 @@
-"""Tests the view rules of an `xgrad.Backend` by the laws of a view, on random base arrays, the smallest first.
+"""Tests a backend's own view functions (`ViewRule`: read, write, adjoint) on random base arrays, for `xgrad conform`.
 
-A view is a lens.  With its functions `read`, `write` and `adjoint`, for all roots (base arrays) r, values n and m,
-gradients g and c:
+A view is a lens, which obeys laws.  With its functions `read`, `write` and `adjoint`, for roots (base arrays) r, values
+n and m, gradients g and c:
 
     read shows the view              read(r) = the view by xgrad's own steps
     a read gives what was written    read(write(r, n)) = n
@@ -13,8 +13,9 @@ gradients g and c:
     the gradient of a write          to n: read(c); to r: write(c, 0)
     two views of one root agree      what is written through one is read through the other
 
-The first that fails, on the smallest root and arguments, is named with them.  The smallest roots have whole numbers,
-which are easy to read.  Larger ones have numbers with all digits of their dtype, and one of them has 300 rows.
+Each law that fails is named with the smallest root and arguments on which it does; after an exception no larger ones
+are tried.  The smallest roots have whole numbers, which are easy to read.  Larger ones have numbers with all digits of
+their dtype; the last has 300 rows, if the view can be made of it.
 """
 
 import random

@@ -36,7 +36,7 @@ def epsilon(dtype: Any) -> float:
 
 
 def coarser(dtype: Any, products: str | None, accumulate: str | None) -> float:
-    """Return the factor of a dtype's tolerance for what contains products in these formats of a declared backend."""
+    """Return the factor of a dtype's tolerance for what contains products in these formats of an `xgrad.Backend`."""
     own, factor = np.dtype(dtype), 1.0
     if own not in dtypes.INEXACT:
         return factor

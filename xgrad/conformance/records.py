@@ -33,7 +33,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The checks of one row in one dtype.  `host`: the host computed a part of it, in place of a declared backend."""
+    """The checks of one row in one dtype.  `host`: the host computed a part of it, in place of an `xgrad.Backend`."""
 
     checks: tuple[Check, ...]
     host: bool = False

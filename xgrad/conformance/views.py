@@ -178,7 +178,7 @@ def cell(name: str, dtype: np.dtype, place: Place) -> Cell | None:
 
 
 def _copies(entry: Entry, base: np.ndarray, place: Place) -> bool:
-    """Return True if a declared backend has a copy in place of the view."""
+    """Return True if an `xgrad.Backend` has a copy in place of the view."""
     if not place.ruled:
         return False
     (x,) = place.tensors([base])

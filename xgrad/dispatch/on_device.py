@@ -21,9 +21,9 @@ _INDICES_ANYWHERE = {"index", "index_put", "getitem", "setitem"}  # PyTorch take
 
 
 def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
-    """Return the operator as the declared backend of its operands has it: `op`, or one with a function of its own.
+    """Return the operator as the `xgrad.Backend` of its operands has it: `op`, or one with a function of its own.
 
-    Raises PyTorch's `RuntimeError` if a declared backend and another device have operands.  A 0-dim tensor of the CPU
+    Raises PyTorch's `RuntimeError` if an `xgrad.Backend` and another device have operands.  A 0-dim tensor of the CPU
     may meet tensors of any device, as a number does.
     """
     found = elsewhere = None

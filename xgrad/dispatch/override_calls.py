@@ -1,9 +1,10 @@
-"""Lets operators, views and composites call the `__xgrad_function__` of their arguments' classes (overrides.py).
+"""Calls `__xgrad_function__` (as `__torch_function__`) of arguments' classes, and puts functions' names in errors.
 
-An operator does so if an argument's class is not `Tensor`, and passes its public function, with the arguments of the
-user's call.  Composites are Python functions over operators.  Those in the tables of functions are replaced here by
-functions that test their arguments first (0.15 µs), except composites that only make one view: `view.try_view` tests
-for them.
+An operator calls it (overrides.py) if an argument's class has one, and passes its public function, with the arguments
+of the user's call.  Composites are Python functions over operators.  `replace_composites` wraps most of them:
+* most that take tensors, in four tables (`_TABLES`), test their arguments first (0.15 µs) and name their errors;
+* other functions, and methods, only name their errors.  Some methods accept NumPy's names of arguments too.
+Composites that make one view are not wrapped, as `view.try_view` tests for them, nor are the commonest (`add`, ...).
 """
 
 import functools
@@ -166,9 +167,9 @@ def _takes_tensors(function: Callable) -> bool:
 
 
 def replace_composites() -> None:
-    """Wrap the composites in the tables: they test their arguments and name their errors; once, when all are declared.
+    """Wrap composites in the tables: functions of tensors test their arguments, and all name their errors.
 
-    Those that make one view, and the commonest binary ones, are not wrapped.
+    Called once, when all are declared.  Those that make one view, and the commonest binary ones, are not wrapped.
     """
     seen: dict[tuple[Any, str], Callable] = {}
     for name in _BY_NUMPY_NAMES:

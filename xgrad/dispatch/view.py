@@ -41,7 +41,7 @@ def try_view(
 ) -> Tensor | None:
     """Make a view as `view` does; return None if the layout allows no view, and a copy is needed (`reshape`).
 
-    `grow`: the function that makes the chain, by the rules of a declared backend.
+    `grow`: the function that makes the chain, by the rules of an `xgrad.Backend`.
     """
     if not runner.plain:
         if (mode := state.operator_mode) is not None:

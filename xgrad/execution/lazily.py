@@ -1,4 +1,4 @@
-"""xgrad.lazy: a block that queues operations and runs them as one XLA program; xgrad.sync: runs what is pending."""
+"""xgrad.lazy: queues a block's operations, and runs them together, by XLA; xgrad.sync: runs what is pending."""
 
 import functools
 import importlib

@@ -1,4 +1,4 @@
-"""Queue: collects the operations of a thread's lazy block (`xgrad.lazy`), and runs them as one XLA program.
+"""Queue: collects the operations of a thread's lazy block (`xgrad.lazy`), and runs them, usually as one XLA program.
 
     note(program, operands)  ──►  entry (program, codes, place, results, line)      results: Pendings
     evaluate(reason)         ──►  one jitted function of the inputs, for what is alive
@@ -8,7 +8,8 @@ or a number from outside), None for None, and a tuple for a tuple.  So programs 
 inputs' avals are the key of the compiled function: the next step of a training loop traces and compiles nothing.
 
 Alive is what something outside of the queue refers to when it is evaluated (references.py); the rest is not computed.
-An input that nothing else refers to any more, because a write replaced it, is donated.
+A large input that nothing else refers to any more, because a write replaced it, is donated if a result fits its memory
+(`_donated`).  Operations on several devices run as a program for each, and parts that repeat as one program (`cut`).
 
 Invariant: at each moment either the entries are queued and their inputs are there, or all results that are alive have
 their values.  An interrupt between the two finds `done`, and what comes next finishes it.

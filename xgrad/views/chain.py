@@ -1,10 +1,10 @@
-"""ViewChain: a view on a device without strides, as a list of steps (Slice, Permute, ...) applied to a base's array.
+"""ViewChain: a view on a device without strides, as a tuple of steps (Slice, Permute, ...) applied to a base's array.
 
 The base's array is the *root*; to apply the steps is to *replay* them.
 
 Invariants:
-* A chain is interned and immutable: equal steps on roots of one shape and dtype are one object, and each property of a
-  chain is computed once and stored on it.
+* A chain is interned, and its steps never change: equal steps on roots of one shape and dtype are one object, which
+  stores the properties and programs that were computed of it.
 * A chain is in normal form (`normal_form.py`), step by step as it grows.
 * A program depends on a chain without its starts.  These are its operands, so that a loop over `buf[i]` compiles once.
 

@@ -1,4 +1,4 @@
-"""Computes numerical Jacobians for gradcheck, by central differences: (f(x + h) - f(x - h)) / 2|h|.
+"""Computes gradcheck's numerical Jacobians by central differences along u: (f(x + eps u) - f(x - eps u)) / (2 eps).
 
 Invariant: the input is changed in place and has its old value again afterwards, also when the function raises.  It is
 changed behind autograd's back (`.data`), so that the function may differentiate with respect to it.
@@ -45,7 +45,10 @@ def jacobians(evaluate: Evaluate, target: Tensor, outputs: Sequence[Tensor], eps
 
 
 def slopes(evaluate: Evaluate, target: Tensor, direction: tuple[Any, ...], eps: float) -> list[np.ndarray]:
-    """Return each Jacobian times `direction`: its real part, and for a complex target its imaginary part."""
+    """Return each Jacobian times `direction`, which is (u,), or (u, v) for a complex target.
+
+    For a complex target the result is the slope along u plus i times the slope along iv.
+    """
     data, places = entries(target)
     values = host(data)
     again = np.ones(places.size, bool)

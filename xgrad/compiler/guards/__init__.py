@@ -12,7 +12,7 @@ names_used.py             the names that its code uses, and the guard that each 
 iterators_and_clocks.py   iterators, clocks and random numbers, which give another value each time
 hyperparameters.py        an optimizer's numbers, which are operands of the program
 identity_guards.py        the guards as conditions of one generated function
-guard_code.py             that function: it finds the tensors of the usual call
+guard_code.py             that function: it tests a call fast, and finds its tensors
 tensor_guard.py           comparison of one tensor of a later call with the traced one,
 match.py                  of the whole call
 modes.py                  the settings of the thread, the process and JAX that a trace depends on

@@ -1,8 +1,8 @@
-"""quick_find: writes a Python function for each compiled program, which tests whether a call is the usual one.
+"""quick_find: writes a fast guard for each program of xgrad.compile, as Python code that compares objects with `is`.
 
-The usual call has the very same objects in all places that the trace read (identity_guards.py), and tensors that look
-as the traced ones did.  The function tests flat places in one expression, and calls a guard for a deeper one.  Other
-calls it leaves to `Match.find`: another object may be equal.
+A call passes if it has the very same objects in all places that the trace read (identity_guards.py), and tensors that
+look as the traced ones did.  The code tests flat places in one expression, and calls a slower guard for a deeper one.
+If a call does not pass, `Match.find` (match.py) tests it by all guards: another object may be equal.
 
     def find(leaves):
         found = [*leaves]
@@ -75,7 +75,7 @@ def quick_find(
     array_kind: Callable[..., Any],
     expected: list[Expected] | None,
 ) -> Callable[[list[Any]], Any]:
-    """Make the function of a call's leaves that returns (tensors, arrays) for the usual call, else None.
+    """Make the function that takes the leaves of a call's arguments, and returns (tensors, arrays) or None.
 
     Without `expected` the function returns the tensors, and its caller compares them.
     """

@@ -1,4 +1,4 @@
-"""xgrad.linalg: QR decompositions (qr, geqrf), and products of Householder reflections (householder_product, ormqr).
+"""QR decompositions (linalg.qr, geqrf), and products of Householder reflections (linalg.householder_product, ormqr).
 
 The product of k reflections I - tau v v^H is I - V T V^H with T^-1 = diag(1 / tau) + striu(V^H V) (compact WY
 form), so that products with it are a triangular solve and three matrix products, differentiable to any order.

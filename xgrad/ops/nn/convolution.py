@@ -1,7 +1,8 @@
 """Convolutions and their transposes (PyTorch: Convolution.cpp), all by `jax.lax.conv_general_dilated`.
 
-Arrays are (batch, channels, *space), weights (out, in / groups, *kernel); the batch dimension may be missing.  A
-convolution is linear in the input and in the weight: each gradient saves only the other one.
+Arrays are (batch, channels, *space), and the batch dimension may be missing.  Weights are (out, in / groups, *kernel),
+of a transposed convolution (in, out / groups, *kernel).  `conv_tbc` has layouts of its own.  A convolution is linear in
+the input and in the weight: each gradient saves only the other one.
 """
 
 from functools import partial

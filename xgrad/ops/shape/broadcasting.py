@@ -1,4 +1,4 @@
-"""expand, broadcast_tensors, meshgrid, atleast_1d, ...: repeat or add dimensions of tensors, as views."""
+"""expand, meshgrid, atleast_1d, ...: repeat or add dimensions of tensors, as views; broadcast_shapes: of sizes."""
 
 from collections.abc import Sequence
 from typing import Any
