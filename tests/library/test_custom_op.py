@@ -610,6 +610,33 @@ def test_threads_call_a_program_that_calls_back():
     assert found == [64.0**3] * 4
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_kernel_that_is_called_back_writes_from_another_thread(fails):
+    """XLA may call it in a thread of its own, which waited for ever for the lock of the step's writes."""
+    failing = []
+
+    def run(x):
+        done = []
+        thread = threading.Thread(target=lambda: done.append(xgrad.zeros(3)[1:].add_(1).sum().item()), daemon=True)
+        thread.start()
+        thread.join(20)
+        if failing:
+            raise RuntimeError("the kernel")
+        return xgrad.tensor(x.numpy() * (2 if done else 0))
+
+    op = xgrad.library.custom_op(fresh(), run, mutates_args=(), schema=ONE)
+    op.register_fake(xgrad.empty_like)
+    weight = xgrad.ones(3)
+    step = xgrad.compile(lambda x: weight.add_(op(x)).sum())
+    assert [step(xgrad.ones(3)).item() for _ in range(3)] == [9.0, 15.0, 21.0]
+    assert (weight.tolist(), weight._version) == ([7.0] * 3, 3)
+    if fails:
+        failing.append(True)
+        with pytest.raises(RuntimeError, match="the kernel"):
+            step(xgrad.ones(3))
+        assert (weight.tolist(), weight._version) == ([7.0] * 3, 3)
+
+
 def test_tags_say_that_what_is_written_is_returned():
     def scenario(t, name):
         tag, define = t.Tag, t.library.custom_op

@@ -50,6 +50,10 @@ class Entry:
         self.puts: bool = bool(traced.puts)  # True if the program puts tensors into containers
         self._traced = traced
         program, effects = traced.program, traced.effects
+        self._on_mesh = traced.places[1] is not None
+        # A kernel may write tensors, in a thread of XLA's: the program runs outside of the lock, and donates nothing.
+        self._calls_back = traced.calls_back and not self._on_mesh
+        donate = donate and not self._calls_back
         used = {number: place for place, number in enumerate(program.inputs)}
         kept = () if program.backward is None else program.backward.inputs
         # (tensor, result that its storage gets, place of its root among the operands if donated, else None)
@@ -68,10 +72,8 @@ class Entry:
         # If the program writes, its results stay here, under the lock, until the storages have them.
         self.results: Any = Results() if self._commits else None
         # `jax.jit` takes no shardings with `Results`: on a mesh C code calls the program, and extends `Results`.
-        self._on_mesh = traced.places[1] is not None
-        self.jitted: Any = program.jitted(
-            tuple(sorted(self.places)), options, *traced.places, None if self._on_mesh else self.results
-        )
+        into = None if self._on_mesh or self._calls_back else self.results
+        self.jitted: Any = program.jitted(tuple(sorted(self.places)), options, *traced.places, into)
         self._ran = False  # True from the second call on: JAX then runs the program without going through Python
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
@@ -136,7 +138,8 @@ class Entry:
             with writing:
                 for i in self._kept:
                     arrays[i] = tensors[i]._held()
-                return self._run_on(tensors, arrays, leaves, keys, node)
+                if not self._calls_back:
+                    return self._run_on(tensors, arrays, leaves, keys, node)
         return self._run_on(tensors, arrays, leaves, keys, node)
 
     def _run_on(self, tensors: list, arrays: list, leaves: list, keys: Any, node: Any) -> Any:
@@ -232,6 +235,8 @@ class Entry:
 
     def _run_writing(self, tensors: list, operands: list, done: list) -> None:
         """Run the program.  It donates the operands that it replaces; storages get their new values."""
+        if self._calls_back:
+            operands = [self._call(operands)]
         with writing:
             if self._executable is None:
                 self._compile(operands)  # first: while it compiles, all arrays are in their storages
@@ -246,6 +251,9 @@ class Entry:
 
     def call(self, given: list, operands: list, results: list) -> None:
         """Run the program, which appends its results to `results`."""
+        if self._calls_back:
+            results.append(operands[0])  # it has run
+            return
         for place, array in zip(self.places, given):
             operands[place] = array
         self._call(operands)

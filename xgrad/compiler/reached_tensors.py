@@ -64,6 +64,7 @@ class Trace(Overlay):
         self.steps: list[tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []  # of schedules, deferred
         self.deferring = True  # False if schedules step in the trace,
         self.stepped = False  # and True then if one did
+        self.calls_back = False  # True if the program calls a kernel of the user's on the host
         self.refused: Exception | None = None  # an operation that no program can do; the function may catch it
 
     def run(self, function: Callable[[], Any]) -> Any:

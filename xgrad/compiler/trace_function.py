@@ -169,6 +169,7 @@ class _Tracing:
             tuple(self.targets),
             self.failures,
             (places.operands(program), places.all(len(program.closed.jaxpr.outvars))),
+            self.trace.calls_back,
             [(step, args, options) for _, step, args, options in self.trace.steps],
         )
         for container in self.around.containers:

@@ -33,4 +33,5 @@ class Traced(NamedTuple):
     targets: tuple[Target, ...]  # the tensors that get their gradients
     failures: dict[int, Exception]  # by result: the error that a backward of it raises
     places: tuple[tuple[Any, ...] | None, list[Any] | None]  # shardings of the program's operands and results
+    calls_back: bool  # True if the program calls a kernel of the user's on the host
     steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]  # (function, its arguments): schedules' steps after a call

@@ -49,6 +49,8 @@ def compute_traced(operator: Any, values: list[Any], named: dict[str, Any]) -> A
 
 
 def _called_back(operator: Any, values: list[Any], named: dict[str, Any], mutated: list[Tensor]) -> Any:
+    if state.trace is not None:
+        state.trace.calls_back = True
     call = Call(operator, values, named)
     tensors = call.tensors or []
     call.tensors = None
