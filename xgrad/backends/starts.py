@@ -1,7 +1,8 @@
-"""Constants: compiles the start indices of views into programs, for `xgrad.Backend(runtime_starts=False)`.
+"""Constants: makes a separate program for each set of views' start indices, with these as constants, not operands.
 
-Elsewhere views that differ in their starts alone share one program, which has the starts as operands.  Here each
-choice of starts is a program of its own, a `Bound`; reports count those that are compiled for their starts alone.
+It is for `xgrad.Backend(runtime_starts=False)`.  On other devices views that differ in their starts alone share one
+program, which has the starts as operands.  Here each set of starts has its own program, a `Bound`; the backend's
+reports count the programs that were compiled only because of other starts.
 """
 
 from collections.abc import Callable, Sequence

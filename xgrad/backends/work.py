@@ -1,7 +1,7 @@
-"""Work: counts a compiled program's arithmetic and bytes by dtype, and its collectives, for a `Cost`'s time estimates.
+"""Work: counts a compiled program's arithmetic and bytes by dtype, and its collectives, for `xgrad.Cost`'s estimates.
 
-Totals are XLA's counts of the compiled program.  How they divide among dtypes and operations is read from its
-StableHLO, only if a Cost asks.
+Totals are XLA's counts of the compiled program; `bytes_by` adds the padding of tiles, and copies that a device
+without donation makes.  How totals divide among dtypes and operations is read from its StableHLO, only if a Cost asks.
 """
 
 import math

@@ -1,6 +1,7 @@
 """Subject: the function that `xgrad.compare` runs, its inputs, and the cotangents of its outputs.
 
-Invariant: each run has fresh copies of the same inputs, the same random numbers and the same cotangents.
+Invariant: each run has the same cotangents, and the same random numbers unless it is given a `key`.  `arrays()` makes
+fresh copies of the input tensors, for one run; other inputs are passed as they are.
 """
 
 from collections.abc import Callable

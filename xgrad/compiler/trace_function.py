@@ -1,4 +1,4 @@
-"""traced: runs a function once on tracers, and makes an `Entry` (a compiled program) of its equations and effects."""
+"""traced: runs a function on tracers, and makes an `Entry` (a compiled program) of its equations and effects."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,9 @@
 """Runs conformance checks on a device (`Place`): an operator's checks in one dtype as one program, or each by itself.
 
-Compiling is what takes the time, so all checks of an operator in one dtype are one program, as a compiled step is.  If
-that fails, each runs by itself, which says which one the device refuses; and so they do where tensors only live by
-themselves: on an `xgrad.Backend`, and where a result's shape depends on values.
+Compiling is what takes the time, so all checks of an operator in one dtype are one program, as a compiled step is
+(`together`).  If that fails, operator_rows.py and views.py run each by itself (`alone`), which says which one the
+device refuses; and so they do where checks cannot be traced: on an `xgrad.Backend`, and where a result's shape depends
+on values.
 """
 
 from collections.abc import Callable

@@ -23,8 +23,9 @@ _INDICES_ANYWHERE = {"index", "index_put", "getitem", "setitem"}  # PyTorch take
 def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
     """Return the operator as the `xgrad.Backend` of its operands has it: `op`, or one with a function of its own.
 
-    Raises PyTorch's `RuntimeError` if an `xgrad.Backend` and another device have operands.  A 0-dim tensor of the CPU
-    may meet tensors of any device, as a number does.
+    Raises PyTorch's `RuntimeError` if an `xgrad.Backend` and another device have operands.  An operand on
+    JAX's devices is let through if it is 0-dim (in PyTorch it must be on the CPU, too), a generator's key, an index of
+    a sparse tensor, or an operand of `x[index]`.
     """
     found = elsewhere = None
     for number, a in enumerate(args):

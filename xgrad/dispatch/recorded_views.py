@@ -1,7 +1,7 @@
-"""replay, adjoint, write_back: read a view, map its gradient to the base, write the view; each records its node.
+"""Differentiable functions for views: `replay` reads a view, `adjoint` is the read's transpose, `write_back` writes it.
 
-They work on Tensors, for backward with `create_graph=True`.  Each is linear, and its derivative is made of the others.
-`TENSORS` of engine/arithmetic.py calls them, as methods of Tensor.
+They work on Tensors, for backward with `create_graph=True`, and record their results for autograd.  Each is linear, and
+its derivative is made of these three.  `TENSORS` of engine/arithmetic.py calls them, as methods of Tensor.
 """
 
 from typing import Any

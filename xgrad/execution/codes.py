@@ -1,4 +1,7 @@
-"""Decodes operands in the queue of `xgrad.lazy`: numbers for inputs and for results of queued operations (queue.py)."""
+"""Looks up, prints, lists and renumbers operand codes: integers that name the operands in `xgrad.lazy`'s queue.
+
+-1, -2, ... are the queue's inputs, and 256 * entry + number is a result of a queued operation (queue.py).
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -25,9 +25,10 @@ def functional_call(
     """Call a module with other tensors in the place of its parameters and buffers.
 
     `parameter_and_buffer_dicts`: {dotted name: Tensor}, or several of them without a common name; tensors that are not
-    named stay, or are an error if `strict`.  `args`: a tuple, or one argument.  `tie_weights`: a tensor that the module
-    has under two names is replaced under both.  A buffer that forward assigns is in the dictionary afterwards.
-    Raises `ValueError` for names that come twice and for shared names with different tensors.
+    named stay.  `args`: a tuple, or one argument.  `tie_weights`: a tensor that the module has under two names is
+    replaced under both.  If one `dict` is given, a buffer that it names and forward assigns is in it afterwards.
+    Raises `ValueError` for names that come twice and, with `tie_weights`, for different tensors under two names of
+    one tensor; `RuntimeError` if `strict` and the names are not exactly the module's.
 
     >>> import xgrad
     >>> from xgrad.func import functional_call, grad

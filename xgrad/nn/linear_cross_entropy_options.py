@@ -12,12 +12,13 @@ _POLICIES = ("auto", "accurate", "balanced", "compact")
 class LinearCrossEntropyOptions:
     """Let `linear_cross_entropy` process the batch in chunks, so that only the logits of one chunk exist at a time.
 
-    `batch_chunk_size`: the rows of a chunk.  `chunking_method`: how to choose it; "aspect_ratio:N" makes a chunk's
-    logits as large as the input, over N; "auto" is "aspect_ratio:2"; None means one chunk unless its size is set.
-    `acc_dtype`: the dtype of logits and sums, by default float32 for half precision.  `acc_policy` and
-    `allow_retain_graph` are accepted without effect: gradients are computed in backward, as often as it runs.
+    `batch_chunk_size`: the rows of a chunk.  `chunking_method`: how to choose it; "aspect_ratio:N" takes batch /
+    ceil(classes / features) rows, rounded up to a power of two, over N (at most the batch); "auto" is
+    "aspect_ratio:2" unless the size is set; None means one chunk unless the size is set.  `acc_dtype`: the dtype of
+    logits and sums, by default float32 for half precision.  `acc_policy` and `allow_retain_graph` are accepted without
+    effect: gradients are computed in backward, as often as it runs.
 
-    Raises `ValueError` for other values, and if size and method disagree.
+    Raises `ValueError` for another size, policy, dtype or text of a method; `rows` does if size and method disagree.
 
     >>> import xgrad
     >>> xgrad.nn.LinearCrossEntropyOptions(batch_chunk_size=64).rows(1000, 16, 50)

@@ -1,14 +1,15 @@
-"""Rule: an optimizer's formulas as two pure functions; `apply` compiles them to programs that update a group in place.
+"""Rule: an optimizer's step as three pure functions; `apply` compiles them to programs that update a group in place.
 
-A rule is two pure functions over arrays, in PyTorch's formulas:
+A rule has three pure functions, in PyTorch's formulas; the last two compute with arrays:
 
-    coefficients(h, s, o)    of the hyperparameters `h` and the group's counts `s` ({"step": a vector with an item for
+    derive(h, log)           of the hyperparameters `h` and a logarithm: the numbers that the next function reads
+    coefficients(h, s, o)    of these numbers and the group's counts `s` ({"step": a vector with an item for
                              each parameter}): scalars, as such vectors, and the new counts
     update(p, g, s, c, o)    of a parameter, its gradient, its state and the scalars `c`: the new parameter and state
 
-Hyperparameters are operands: another learning rate is not another program.  `h` has what `derive` made of them, in
-Python's doubles where they are numbers, because 1 - 0.999 in float32 is wrong in its fifth digit.  `o` are the options
-that are part of a program (`nesterov`, whether there is a weight decay).
+Hyperparameters are operands: another learning rate is not another program.  `derive` computes in
+Python's doubles unless a hyperparameter is a tensor, because 1 - 0.999 in float32 is wrong in its fifth digit.  `o` are
+the options that are part of a program (`nesterov`, whether there is a weight decay).
 
 `update` sees real arrays: complex ones come as PyTorch's `view_as_real`, half precision as float32.
 """

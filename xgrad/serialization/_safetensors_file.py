@@ -1,8 +1,8 @@
 """Reads and checks safetensors files: 8 bytes with the length of the header, the header (JSON), the data.
 
 Invariant: the result of `contents` has been checked against the bytes of the file: each tensor is where the header
-says, they follow each other without gaps or overlaps, and nothing is left over.  Only numbers and names are taken from
-the file, and a name is never more than a key of a dictionary.
+says, they follow each other without gaps or overlaps, and nothing is left over.  Beside the data only numbers and texts
+(names, metadata) are taken from the file, and none is run as code.  Writers ask `replaceable` if they may replace it.
 
 The safetensors library reads headers too; here errors name file and key, names that come twice are refused, and the
 dtypes of float8 are read (its NumPy side knows none).  Format: https://github.com/huggingface/safetensors#format

@@ -1,5 +1,6 @@
 """Reads the pickle in a file of `xgrad.save`; with weights only, it takes plain data and classes that the user named.
 
+While the user has named none (`add_safe_globals`), it refuses each pickle unread, also one of plain data.
 (PyTorch: torch/_weights_only_unpickler.py.)
 """
 

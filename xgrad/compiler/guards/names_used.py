@@ -1,12 +1,12 @@
-"""Noted: records which names a traced function's code uses, so that xgrad.compile guards those attributes and globals.
+"""Noted: collects the names that a traced function's code uses, and makes xgrad.compile's guards of objects from them.
 
-It is the base class of `Surroundings` (closure_guards.py).
+It is the base class of `Surroundings` (closure_guards.py), which finds the objects.
 
-A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals those that
-code names; of an object's attributes those that code names, or all of them where code asks in another way
-(`vars(obj)`).  The set of names grows while code is looked through (closure_guards.py) and while frames run
-(frames.py), so an object's guard is made again once more names are known; `before` is the object's content at the first
-look.
+The guard of a module, an object or a list is a `Container` (guard.py), and compares what code can see.  In a module
+it compares the globals that code names; in an object the attributes that code names, or all attributes where code
+asks for them without a name (`vars(obj)`).  The set of names grows while code is looked through
+(closure_guards.py) and while frames run (frames.py), so an object's guard is made again once more names are known;
+`before` is the object's content at the first look.
 """
 
 import functools

@@ -3,8 +3,9 @@
 It has the programs of the segments (runs of nodes), the nodes whose operands they take, and their gradients.  Finding
 order, structure and programs again takes two thirds of the time of a compiled backward of small nodes.
 
-Invariants: it belongs to the root node, and refers to the nodes below but not to the root itself, so no cycle arises;
-it refers to no arrays; and it is used only while hooks, packed tensors and the leaves' metadata are the same.
+Invariants: once it is complete (`keep`), it belongs to the root node, and refers to the nodes below but not to the root
+itself, so no cycle arises, nor to arrays; and it is used only while hooks, packed tensors and the leaves' metadata are
+the same.
 """
 
 from collections.abc import Callable

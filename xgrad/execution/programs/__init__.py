@@ -1,1 +1,4 @@
-"""Compiles functions into XLA programs, cuts long ones, computes half precision, and stores programs in a folder."""
+"""Modules that make functions into XLA programs, split long programs, compile and cache them, and measure their cost.
+
+They also let programs compute half precision in float32 (half.py), and keep XLA from fusing computations (barriers.py).
+"""

@@ -197,7 +197,7 @@ def _check_sorter(args: tuple, statics: tuple) -> None:
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
     """Positions for inserting `input` into `sorted_sequence` (sorted along its last dimension) so that it stays sorted.
 
-    `sorted_sequence` has one dimension, or all but its last are equal to the dimensions of `input`.
+    `sorted_sequence` has one dimension, or the dimensions of `input` except for the last, which may differ.
     """
     input = jnp.asarray(input)
     refuse_complex(input, "searchsorted")
