@@ -1,4 +1,4 @@
-"""Checks for gradcheck that derivatives work with batched, undefined and zero gradients, and batched tangents.
+"""Checks that gradcheck makes besides values: batched, undefined or zero gradients, batched or undefined tangents.
 
 An undefined gradient is one that was not computed: it counts as zero, and a backward has to cope with it.
 """
