@@ -1,4 +1,4 @@
-"""xgrad.target: compiles programs for a chip that this machine need not have, and returns a report of them."""
+"""xgrad.target: compiles functions for a chip that this machine need not have, and returns a report on them."""
 
 import importlib.util
 import os
