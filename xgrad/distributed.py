@@ -1,10 +1,11 @@
-"""get_rank, from_local, full_tensor: tensors over the devices of several processes (PyTorch: torch.distributed).
+"""xgrad.distributed: from_local joins the parts of several processes into one tensor, full_tensor gathers it whole.
 
 `jax.distributed` is the engine, and a tensor over the devices of all processes is a tensor like any other: each process
 runs the same operators on it, in the same order, and XLA does the transfers.  So this module has no collectives.
 
-Invariant: a mistake that every process makes is an error before the processes wait for each other.  (PyTorch:
-torch.distributed.tensor.)
+Invariant: a mistake that every process makes is an error before the processes wait for each other.
+
+get_rank and get_world_size ask JAX.  (PyTorch: torch.distributed, torch.distributed.tensor.)
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""assert_close: compares tensors in tests (PyTorch: torch/testing/_comparison.py)."""
+"""xgrad.testing.assert_close: raises unless values are equal within a tolerance (torch/testing/_comparison.py)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

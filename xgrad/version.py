@@ -1,4 +1,4 @@
-"""xgrad.version: xgrad's version, and torch.version's names, all empty: `cuda` is None, `git_version` ""."""
+"""xgrad.version: xgrad's `__version__`, and torch.version's names (cuda, hip, git_version, ...), empty here."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""xgrad.amp, automatic mixed precision: autocast, GradScaler, custom_fwd and custom_bwd (PyTorch: torch.amp)."""
+"""xgrad.amp: autocast, GradScaler, custom_fwd and custom_bwd, to train in mixed precision (PyTorch: torch.amp)."""
 
 from ..base.missing import missing as _missing
 from .autocast_mode import autocast as autocast

@@ -1,4 +1,4 @@
-"""autograd.Function: an operation whose derivative the user writes (PyTorch: torch/autograd/function.py)."""
+"""autograd.Function: the base class of operations whose backward users write (PyTorch: torch/autograd/function.py)."""
 
 import functools
 import inspect

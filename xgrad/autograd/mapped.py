@@ -1,4 +1,4 @@
-"""mapped: maps a function over a batch, as `func.vmap` does, for the batched forms of `functional` and `gradcheck`."""
+"""mapped: runs a function on all entries of batches at once, as `func.vmap`, for autograd.functional and gradcheck."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""register_multi_grad_hook: one hook for the gradients of several tensors (PyTorch: torch/autograd/graph.py).
+"""register_multi_grad_hook: calls one hook for the gradients of several tensors (PyTorch: torch/autograd/graph.py).
 
 Invariant: the gradients that a run of backward has collected belong to that run.  Several runs, in several threads or
 one inside of the other, do not see each other's gradients, and the gradients of a run that failed end with it.

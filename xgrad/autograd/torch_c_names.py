@@ -1,6 +1,7 @@
-"""Implements private functions of `torch._C` and `torch._C._autograd` that tools call, on backward, views and hooks.
+"""Implements torch._C's private autograd functions (`_current_graph_task_id`, ...), which tools for PyTorch call.
 
-Loggers, schedulers and checkpointing call them.  `Variable._execution_engine` is here too.
+They tell of the running backward, of views and of hooks; loggers, schedulers and checkpointing call them.
+`Variable._execution_engine` is here too.
 """
 
 from collections.abc import Callable, Sequence

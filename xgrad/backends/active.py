@@ -1,4 +1,4 @@
-"""Active: the block `with chip.activate():`, which makes a thread's new tensors on `chip`, an `xgrad.Backend`."""
+"""Active: the `with chip.activate():` block, in which a thread makes its new tensors on `chip`, an `xgrad.Backend`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events: counts and sums of what an `xgrad.Backend` did while a `Report` was open; the backend's runtime writes them.
+"""Events: counts what an `xgrad.Backend` does (launches, transfers, ...) while a `Report` of it is open.
 
 Invariant: nothing is counted while no report is open.
 """

@@ -1,4 +1,4 @@
-"""DeviceQueue: where an `xgrad.Backend` with `execution="lazy"` collects one thread's operations until a value is read.
+"""DeviceQueue: collects operations on an `xgrad.Backend(execution="lazy")`, and runs them when a value is read.
 
 It is the queue of `xgrad.lazy()` with the backend's own rules: its results are on the backend and count in its memory,
 and no operand is overwritten if the backend declares `donation=False`.

@@ -1,4 +1,4 @@
-"""Views: refuses views that `xgrad.Backend(views=...)` declares as "refuse", and counts copies in place of aliases.
+"""Views: raises for views that `xgrad.Backend(views=...)` declares "refuse", and counts views that are made as copies.
 
 An array and the copy that stands in place of a view of it refer to each other weakly (`Pending.apart`), so that a write
 into one is counted while the other is there.

@@ -1,4 +1,4 @@
-"""Dtypes and type promotion: PyTorch's names and rules for NumPy's dtypes (bfloat16 and the float8s from ml_dtypes).
+"""Names NumPy's and ml_dtypes' dtypes as PyTorch does, and applies PyTorch's rules of type promotion.
 
 JAX has 64-bit types only while its x64 mode is on.  While it is off and one is asked for, integers of 64 bits become
 integers of 32 (an `OverflowError` says where values at hand do not fit), float64 becomes float32 and complex128

@@ -1,4 +1,4 @@
-"""mesh: a `with` block that names axes of a grid of devices, so that `device=PartitionSpec(...)` divides a tensor."""
+"""xgrad.mesh: a `with` block that names the axes of a mesh of devices, for sharding by `device=PartitionSpec(...)`."""
 
 from math import prod
 from typing import Any

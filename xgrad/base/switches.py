@@ -1,4 +1,4 @@
-"""set_num_threads, use_deterministic_algorithms, ...: PyTorch's switches of the process, most without effect here.
+"""set_num_threads, use_deterministic_algorithms, ...: PyTorch's settings of the process, here mostly without effect.
 
 JAX owns the threads, and XLA's programs give equal results for equal operands on a CPU and a TPU, so most of these are
 kept so that they can be read, and change nothing.  `set_float32_matmul_precision` is JAX's own switch.

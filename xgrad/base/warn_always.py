@@ -1,4 +1,4 @@
-"""set_warn_always: repeat warnings that are given once (PyTorch: torch.set_warn_always)."""
+"""set_warn_always: makes xgrad repeat the warnings that it gives once in a process (PyTorch: torch.set_warn_always)."""
 
 from ..config import settings
 

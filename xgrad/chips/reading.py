@@ -1,4 +1,4 @@
-"""Reading: finds heavy parts, peak memory, padding and exchanges in the text of a program that was compiled for a chip.
+"""Reading: finds costly parts, peak memory, padding and collectives in the HLO text of a program compiled for a chip.
 
 The text is the compiler's schedule: instructions run in its order.  `S(1)` in a type is the chip's fast memory, which
 counts for nothing here; `T(8,128)` are the tiles in which the last two dimensions of an array lie.

@@ -1,4 +1,4 @@
-"""Target: compiles programs for a chip, or several, that need not be here, for a report (`xgrad.target`)."""
+"""xgrad.target: compiles functions for a chip that this machine need not have, and returns a report on them."""
 
 import importlib.util
 import os

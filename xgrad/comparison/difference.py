@@ -1,4 +1,4 @@
-"""Measures, for `xgrad.compare`, how far two runs' outputs and gradients are apart: a `Difference` for each."""
+"""Measures for `xgrad.compare` how far the outputs and gradients of two runs are apart, a `Difference` for each."""
 
 from dataclasses import dataclass
 from typing import Any

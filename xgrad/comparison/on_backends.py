@@ -1,4 +1,4 @@
-"""on_backends: runs a function on several backends and compares, for `xgrad.compare(f, x, backends=[...])`.
+"""on_backends: runs a function on several backends and compares results and times, for `xgrad.compare(backends=[...])`.
 
 The first backend is the one that the others are compared with.  Invariants: each runs on fresh copies of the same
 inputs, with the same random numbers and cotangents; no report is open while a run is timed.

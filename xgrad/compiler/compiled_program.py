@@ -1,4 +1,4 @@
-"""Entry: one program of a compiled function, with the steps by which a call runs it and stores its results.
+"""Entry: holds a compiled program of an `xgrad.compile` function; fetches its operands, runs it, stores its results.
 
     match ──► tensors, roots ──► program ──► new roots ──► storages
                                          └─► results, .grad, keys of generators, values of containers

@@ -1,4 +1,4 @@
-"""Trace: runs a function once on tensors without values, for `xgrad.compile`, and records the tensors that it uses.
+"""Trace: runs a function for `xgrad.compile` with tracers in place of arrays, and records the tensors that it uses.
 
 The function runs in an overlay (overlay.py): the first touch of a tensor from outside makes a `Reached`, and gives
 this thread a twin of its storage with a tracer as its array.  The differences at the end are the effects that the

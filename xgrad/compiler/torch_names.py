@@ -1,4 +1,4 @@
-"""torch.compiler's functions for user code: `is_compiling`; `disable` and others that have no effect here."""
+"""torch.compiler's functions for users: `is_compiling`, and `disable`, `set_stance`, ..., which have no effect here."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

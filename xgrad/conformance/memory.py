@@ -1,4 +1,4 @@
-"""Conformance checks of memory: writes in place, the user's own arrays, base and views, tensors saved for backward."""
+"""Checks of memory for `xgrad conform`: in-place writes, the user's own arrays, views, tensors saved for backward."""
 
 from typing import Any
 

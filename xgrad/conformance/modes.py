@@ -1,4 +1,4 @@
-"""Runs a training step for `xgrad conform`: eagerly, with a compiled backward, compiled and lazily; checks the results.
+"""Checks for `xgrad conform` that a training step is right eagerly, with a compiled backward, compiled, and lazily.
 
 The step writes rows of a state in place, has a hook and a branch on a dtype; its reference is the same step on the CPU
 in float64 (complex128).

@@ -1,4 +1,4 @@
-"""OperatorRow: makes a row of a conformance report (`xgrad conform`): an operator's checks, a cell for each dtype."""
+"""OperatorRow: checks one operator on a device, dtype by dtype, and makes its row of `xgrad conform`'s report."""
 
 from functools import partial
 from typing import Any

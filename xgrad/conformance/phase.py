@@ -1,4 +1,4 @@
-"""Removes the free phase of eigenvectors and singular vectors, before the conformance checks compare them.
+"""Removes the arbitrary phase of eigenvectors and singular vectors, before `xgrad conform` compares them.
 
 A column of eigenvectors times the conjugate of its first element stays the same as the column is turned.  Columns of
 U and rows of Vh turn together.

@@ -1,4 +1,4 @@
-"""Check, Cell, Row: conformance results as data: one check's finding, all checks in one dtype, a row of the table.
+"""The results of `xgrad conform` as data: a Row (an operator, a view, ...) has a Cell for each dtype, which has Checks.
 
     Row "mul" ─┬─ Cell float32  ─┬─ Check forward   right, 0.5 roundings
                │                 └─ Check gradient  right, 0.9 roundings

@@ -1,4 +1,4 @@
-"""Selects the conformance checks of a run: patterns choose rows (operators, views, ...), arguments dtypes and samples.
+"""Selects what `xgrad conform` checks: patterns choose operators, views, ..., and options the dtypes and samples.
 
 By default each operator is checked in float32 on all of its samples, and in bfloat16, int32, bool and complex64 on the
 first sample that fits.  With `exhaustive`, it is checked on all samples in all dtypes.

@@ -1,4 +1,4 @@
-"""Conformance checks of views on a device: each is read, written through and differentiated, in both `tracking` modes.
+"""Checks of views for `xgrad conform`: each is read, written through and differentiated, in both `tracking` modes.
 
 The reference is NumPy, whose views are views too.  With a cotangent c of the base, after `view(y).mul_(k)`:
 

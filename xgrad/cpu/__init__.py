@@ -1,4 +1,4 @@
-"""Functions of `torch.cpu`, and the older spelling `xgrad.cpu.amp` of `xgrad.amp` (PyTorch: torch/cpu/__init__.py)."""
+"""xgrad.cpu: is_available, synchronize, ..., and the deprecated module `amp` (PyTorch: torch/cpu/__init__.py)."""
 
 from typing import Any
 

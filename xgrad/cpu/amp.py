@@ -1,4 +1,4 @@
-"""xgrad.cpu.amp: older spellings of `xgrad.amp`, each with PyTorch's warning (PyTorch: torch/cpu/amp)."""
+"""xgrad.cpu.amp: deprecated forms of `xgrad.amp`'s autocast and GradScaler, which warn (PyTorch: torch/cpu/amp)."""
 
 from typing import Any
 

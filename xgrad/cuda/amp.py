@@ -1,4 +1,4 @@
-"""xgrad.cuda.amp: older spellings of `xgrad.amp`, each with PyTorch's warning (PyTorch: torch/cuda/amp)."""
+"""xgrad.cuda.amp: deprecated forms of `xgrad.amp`'s autocast, GradScaler, ..., which warn (PyTorch: torch/cuda/amp)."""
 
 from collections.abc import Callable
 from typing import Any

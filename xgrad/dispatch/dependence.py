@@ -1,4 +1,4 @@
-"""dependence: finds the arguments on which a function's results depend, from its JAX program.
+"""dependence: finds the arguments on which a JAX function's results depend, to decide if gradients require grad.
 
 A backward takes all values that its formula names, though the gradient of `amax` is a mask, and the gradient of an
 addend constant.  A recorded gradient must not require grad by an argument on which it does not depend: `requires_grad`

@@ -1,4 +1,4 @@
-"""call_inplace: runs an operator in place (`add_`): its result is written into the first argument, and recorded."""
+"""call_inplace: runs an operator's in-place form (`x.add_(y)`), which writes its first argument, and records it."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""interpret: finds the code that runs an operator on values such as sparse tensors, vmap's tensors and subclasses.
+"""interpret: hands an operator's call with sparse tensors, vmap's tensors or subclasses to the code that can run it.
 
     call(op, args, statics)
       1  the innermost operator mode          operator_modes.py        the profiler, selective checkpoints

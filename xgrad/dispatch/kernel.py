@@ -1,4 +1,4 @@
-"""Kernel: an operator with static arguments bound, and its jitted programs: forward, in-place, backward, forward mode.
+"""Kernel: compiles and caches the forward, in-place and derivative programs of an operator with given static arguments.
 
 Invariant: no operator compiles twice for the same shapes, dtypes and static arguments, while it has at most
 MOST_KERNELS kernels.  Every program is a cached `jax.jit` of a pure function over arrays: the forward (`run`), the

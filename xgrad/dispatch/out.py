@@ -1,4 +1,4 @@
-"""call_out: runs an operator's `out=` form: writes the result into a given tensor, which takes the result's shape."""
+"""call_out: runs an operator and writes the result into the tensor given as `out=`, which takes the result's shape."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,4 @@
-"""ExponentialFamily: a base class of distributions, which finds entropies by the gradient of their log normalizer.
+"""ExponentialFamily: a base class of distributions; finds entropy and KL divergence by gradients of the log normalizer.
 
 PyTorch (torch/distributions/exp_family.py) detaches the parameters, and so has no gradients of these; here they are
 recorded.

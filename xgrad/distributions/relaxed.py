@@ -1,6 +1,6 @@
-"""RelaxedBernoulli, RelaxedOneHotCategorical, ...: distributions whose draws have gradients (Gumbel-softmax).
+"""RelaxedBernoulli, RelaxedOneHotCategorical, ...: discrete distributions made continuous, so draws have gradients.
 
-(https://arxiv.org/abs/1611.00712)
+Gumbel-softmax: https://arxiv.org/abs/1611.00712
 """
 
 from collections.abc import Sequence

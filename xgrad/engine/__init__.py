@@ -1,1 +1,4 @@
-"""The autograd engine: nodes, edges, hooks, saved variables, the loop of backward, history after in-place writes."""
+"""The package of the autograd engine: runs the nodes of a graph in backward, with their hooks and saved tensors.
+
+It also gives views and their bases a new history after in-place writes.
+"""

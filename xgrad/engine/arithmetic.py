@@ -1,4 +1,4 @@
-"""Arithmetic: implements the maps that backward applies to gradients (add, cast, ...): on bare arrays, and on Tensors.
+"""Arithmetic: adds, casts, moves, ... gradients in backward, either as bare JAX arrays or as Tensors.
 
     ARRAYS     bare arrays: nothing is recorded, and an array with no other reference may be overwritten
     TENSORS    Tensors: each map is an operator, which is recorded and carries tangents and batches along

@@ -1,4 +1,4 @@
-"""xgrad.lazy: queues a block's operations, and runs them together, by XLA; xgrad.sync: runs what is pending."""
+"""xgrad.lazy: a block that queues operations, and runs them together as XLA programs; xgrad.sync runs what waits."""
 
 import functools
 import importlib

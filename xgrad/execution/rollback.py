@@ -1,6 +1,6 @@
 """Puts back the values that in-place writes of a lazy block replaced, if the new values are never computed.
 
-Invariant: a tensor that was written without a record has its old value back, as if the write had failed at its call.
+Invariant: a tensor whose write was not recorded has its old value back, as if the write had failed at its call.
 If that value was not computed either, it is queued again if it was made of numbers alone (`zeros`: an optimizer's first
 state).  A tensor whose write was recorded does not get it back: its history belongs to the new value.
 """

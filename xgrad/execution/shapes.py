@@ -1,4 +1,4 @@
-"""Finds the shapes, dtypes and weak types of a program's operands, and of its results before it runs, for lazy blocks.
+"""Finds the shapes and dtypes of an operation's results before it runs, by JAX's rules, for the queue of `xgrad.lazy`.
 
 JAX's shape rules are asked once for each program and avals of operands, in each of JAX's x64 modes, because
 the same operations have other dtypes there.

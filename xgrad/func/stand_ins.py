@@ -1,4 +1,4 @@
-"""Stand-ins: the tensors with which `grad`, `vjp` and `jvp` replace a function's arguments to differentiate it.
+"""Stand-ins: makes the tensors with which func.grad, vjp and jvp replace a function's arguments, to differentiate it.
 
 Invariant: a stand-in has the value and the tangents of its tensor and shares no storage with it.  Its history is one
 node, which leads to that tensor if it requires grad, and else nowhere.  So a gradient that is computed with

@@ -1,4 +1,4 @@
-"""For orbax.py, turns a tree of tensors into the tree that a checkpoint stores, and names each leaf by its path.
+"""Turns a tree of tensors into the tree that orbax stores in a checkpoint, and names leaves by paths, for orbax.py.
 
 A path is the tuple of keys, as strings, that lead to a leaf: `("optimizer", "state", "0", "step")`.  Invariant: the
 paths identify the saved values, so a tree fits a checkpoint if the paths and the values there agree: lists and tuples,

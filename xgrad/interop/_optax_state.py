@@ -1,4 +1,4 @@
-"""GroupState: optax's state for one group of parameters, with tensors as its leaves, for optax.py's Optimizer.
+"""GroupState: holds optax's state for one parameter group as tensors, for the Optimizer of interop.optax.
 
 Invariants: the tensors stay the same objects, by which a compiled function finds them; structure, shapes and
 dtypes never change.

@@ -1,4 +1,4 @@
-"""saved, load: turn the state of interop.optax's Optimizer into a `state_dict` of tensors and numbers, and back.
+"""Makes the `state_dict` of interop.optax's Optimizer, of tensors and numbers, and loads one.
 
 Invariant: a state is loaded as a whole or not at all: everything is checked, and every problem named, before anything
 is changed.

@@ -1,4 +1,4 @@
-"""Update: runs one step of an optax optimizer as one program that writes parameters and state, for interop/optax.py.
+"""Update: runs one step of an optax optimizer as one XLA program that writes parameters and state, for optax.py.
 
     parameters, state ─┐                        ┌─► parameters, state
                        ├─► tx.update of groups ─┤

@@ -1,4 +1,7 @@
-"""`wrap` for Flax: makes an NNX (`_nnx.py`) or a Linen module (`_linen.py`) an `xgrad.nn.Module` (`_wrapped.py`)."""
+"""interop.flax.wrap: makes a Flax module an `xgrad.nn.Module`, which `loss.backward()` trains.
+
+_nnx.py has the class for NNX modules, _linen.py for Linen modules, _wrapped.py their base.
+"""
 
 from typing import Any
 

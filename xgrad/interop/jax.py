@@ -1,4 +1,4 @@
-"""`from_jax`: makes a JAX function an xgrad operator; `to_jax`: makes a function of tensors a pure JAX function.
+"""from_jax makes a JAX function an operator on tensors; to_jax makes a function of tensors a pure JAX function.
 
     from_jax(f)(*trees of tensors)            to_jax(g)(*trees of arrays)
         │ leaves that are arrays                  │ arrays, or tracers of any transformation

@@ -1,4 +1,4 @@
-"""save_file, load_file, load_into: `state_dict`s as safetensors files, which have no executable content.
+"""Writes and reads `state_dict`s as safetensors files, which hold no code: save_file, load_file, load_into.
 
 Invariants: a file is checked as a whole before a value of it is used, and a model is changed only if all of it can be
 (`load_into`); a file that is written takes its name when it is complete, unless the path is a device, a pipe or one of

@@ -1,4 +1,4 @@
-"""The functional layers, as in torch.nn.functional: convolutions, pooling, activations, normalization, losses.
+"""xgrad.nn.functional: convolutions, pooling, activations, losses, ... as functions (PyTorch: torch.nn.functional).
 
 Each is declared in `xgrad/ops`; this module has those whose namespace is `nn.functional`.
 

@@ -1,4 +1,4 @@
-"""ByRule: the base class of all optimizers but LBFGS; it runs the `Rule` (rule.py) that a subclass declares."""
+"""ByRule: the base class of SGD, Adam, ... (all but LBFGS); runs the update rule that a subclass declares (rule.py)."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""packed, unpacked: make and read an optimizer's `state_dict` in PyTorch's layout (PyTorch: optimizer.py)."""
+"""Makes an optimizer's `state_dict` in PyTorch's layout, and reads one, for optimizer.py (PyTorch: optimizer.py)."""
 
 import copy
 from collections import defaultdict

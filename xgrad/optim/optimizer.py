@@ -1,4 +1,4 @@
-"""Optimizer: the base class of optimizers: parameter groups, state, hooks, checkpoints (torch/optim/optimizer.py).
+"""Optimizer: the base class of optimizers, with parameter groups, state, hooks, checkpoints (torch/optim/optimizer.py).
 
 An optimizer of one's own derives from it and writes `step` in tensors, under `no_grad`; the optimizers of this package,
 except LBFGS, are update rules that run as compiled programs (rule.py).  Invariants: the state belongs to parameters by

@@ -1,4 +1,4 @@
-"""Rprop, ASGD: steps by the signs of gradients, and averaged parameters (PyTorch: torch/optim/rprop.py, asgd.py)."""
+"""The optimizers Rprop, by signs of gradients, and ASGD, which averages parameters (torch/optim/rprop.py, asgd.py)."""
 
 from typing import Any, ClassVar
 

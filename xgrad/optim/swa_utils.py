@@ -1,4 +1,4 @@
-"""AveragedModel, SWALR, update_bn: averages of a model's weights over training (PyTorch: torch/optim/swa_utils.py).
+"""AveragedModel, SWALR, update_bn: train with averages of the weights, SWA or EMA (PyTorch: torch/optim/swa_utils.py).
 
 Sources: Izmailov et al., "Averaging Weights Leads to Wider Optima" (SWA), https://arxiv.org/abs/1803.05407; Polyak
 averaging with a decay (EMA).

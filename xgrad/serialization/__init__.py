@@ -1,4 +1,4 @@
-"""xgrad.save and xgrad.load: tensors and other values as files; by default `load` runs no code of a file's.
+"""xgrad.save, xgrad.load: write and read files of tensors and other values; by default `load` runs no code of a file.
 
 A file of `save` is a safetensors file: storages are its tensors, and its metadata has under "xgrad" a JSON text that
 describes how the value is made of them (`_tree.py`), so that every reader of safetensors can open it.  `load` reads

@@ -1,4 +1,4 @@
-"""Reads files of `torch.save`: a zip of a pickle (`_torch_pickle.py`) and storages.
+"""Reads files of `torch.save` for `xgrad.load`: a zip of a pickle (`_torch_pickle.py`) and storages.
 
 Invariant: every byte count is checked against the file.  TorchScript archives and pickled classes are refused.
 (PyTorch: torch/serialization.py.)

@@ -1,4 +1,4 @@
-"""Reader: reads the pickle in a file of `torch.save` without running any code of the file's.
+"""Reader: reads the pickle in a file of `torch.save`, for `xgrad.load`, without running any code of the file's.
 
 Invariants: the reader knows the names below and no others, and each of them makes plain data of plain data; a file can
 change what it made itself, and nothing else; time and memory are in proportion to its size.  Values of storages are

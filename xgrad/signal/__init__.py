@@ -1,4 +1,4 @@
-"""xgrad.signal, PyTorch's `torch.signal`: the module of window functions."""
+"""xgrad.signal: has the module `windows` of window functions, for users (PyTorch: torch.signal)."""
 
 from ..base.missing import missing as _missing
 from . import windows as windows

@@ -1,4 +1,4 @@
-"""SparseTensor: a tensor of layout sparse_coo, such as the gradient of an embedding.
+"""SparseTensor: the class of tensors of layout sparse_coo, such as gradients of an embedding with `sparse=True`.
 
 It has PyTorch's parts: `indices` of shape (sparse dimensions, nnz) and `values` of shape (nnz, *dense dimensions), two
 dense Tensors outside of all graphs; nodes and `.grad` refer to the SparseTensor itself.  Programs take the parts as one

@@ -1,1 +1,1 @@
-"""Tensor's methods that are not operators: they convert it to NumPy or Python, print, copy, pickle and describe it."""
+"""Methods of Tensor that convert, print, copy, pickle and describe it, and functions such as is_tensor, can_cast."""

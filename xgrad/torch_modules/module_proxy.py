@@ -1,4 +1,4 @@
-"""Face: the module that stands in `sys.modules` as torch.X under `as_torch()`; its names are xgrad's.
+"""Face: a module called torch.X, which stands in `sys.modules` under `as_torch()` and finds its names in xgrad.
 
 tables.py says which modules of xgrad a face looks into (HOMES), which names have another place (ANSWERS), and which
 raise at use (REFUSED).  A name is looked up at its first use and kept.  An attribute that a

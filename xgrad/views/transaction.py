@@ -1,4 +1,4 @@
-"""Transaction: runs a program that writes several tensors in place, and puts their old values back if it fails.
+"""Transaction: runs a program that writes several tensors in place; if it fails, puts back old values that are left.
 
     holders ──take──► arrays ──put_aside──► the program ──► results ──settle──► holders
 

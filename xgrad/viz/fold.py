@@ -1,4 +1,4 @@
-"""folded: draws a run of equal blocks in a picture as one box, "× 12", with one of the blocks inside.
+"""folded: replaces a run of equal blocks in a picture by one box, "× 12", with one of the blocks inside, for xgrad.viz.
 
 Boxes are in the order in which backward runs them, so a layer's are next to each other, and a stack of layers is a run
 in which box i equals box i + p.  Two boxes are equal if they have the same key, and their edges lead to boxes p apart,

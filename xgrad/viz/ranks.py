@@ -1,4 +1,4 @@
-"""ranks: gives each box of a picture a row, so that all edges run downwards (Sugiyama, Tagawa and Toda 1981)."""
+"""ranks: puts the boxes of a picture into rows, so that all edges run downwards (Sugiyama, Tagawa and Toda 1981)."""
 
 
 def ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""autograd.functional's jacobian and hessian: computed row by row, or as one batch of all rows, or of all columns.
+"""autograd.functional.jacobian and hessian: compute row by row, or all rows or all columns in one batch.
 
 The batch of rows is the identity matrix, cut into one block for each output; the batch of columns is cut by inputs:
 

@@ -1,4 +1,4 @@
-"""Computes Jacobians by backward and by forward mode, for gradcheck; rows are input elements, columns outputs.
+"""Computes gradcheck's analytical Jacobians by backward and by forward mode: a row for each element of an input.
 
 Backward gives a column at a time (the gradient of one element of the output), forward mode a row (the tangents that
 one element of the input causes).

@@ -1,4 +1,4 @@
-"""Checks for gradcheck that derivatives work with batched, undefined and zero gradients, and batched tangents.
+"""gradcheck's further checks: derivatives with batched, undefined or zero gradients, batched or undefined tangents.
 
 An undefined gradient is one that was not computed: it counts as zero, and a backward has to cope with it.
 """

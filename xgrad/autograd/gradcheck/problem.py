@@ -1,4 +1,4 @@
-"""Problem: a function and its inputs, as gradcheck checks them; complex values are split into real and imaginary parts.
+"""Problem: holds the function and inputs that gradcheck checks, complex values split into real and imaginary parts.
 
 Backward presumes a real loss, so a complex *output* is checked by the functions real(f) and imag(f).  Forward mode
 has a tangent for each real direction, so a complex *input* is checked by x -> f(x + i y0) and y -> f(x0 + i y).

@@ -1,4 +1,4 @@
-"""Sorts objects by class for xgrad.compile's guards: which they look into, which they skip, which are a library's."""
+"""Tells xgrad.compile's guards by an object's class if they look into it or skip it."""
 
 import functools
 import gc

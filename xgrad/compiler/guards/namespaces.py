@@ -1,4 +1,4 @@
-"""xgrad.compile's guards that look into functions, methods, modules, classes, and the globals that code reads."""
+"""xgrad.compile's guards of functions, methods, modules, classes and globals: they test what traced code reads."""
 
 import functools
 import types

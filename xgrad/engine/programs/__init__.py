@@ -1,1 +1,1 @@
-"""Compiled backward: collects autograd nodes in place of running them, and runs each segment as one XLA program."""
+"""The package of `compiled_backward`: collects autograd nodes, and runs groups of them as XLA programs."""

@@ -1,4 +1,4 @@
-"""evaluate: runs a group of nodes, a segment of a compiled backward, as one XLA program, cached by their structure.
+"""evaluate: runs a group of autograd nodes as one XLA program, cached by their structure, for `compiled_backward`.
 
     structure   for each node its formula and, for each of its inputs, where the gradients come from that are summed
                 there: n > 0 is the n-th last value so far, 0 the next argument, None no gradient;

@@ -1,4 +1,4 @@
-"""Cost: reads from XLA what a compiled program costs: operations, arithmetic, memory traffic, temporary memory.
+"""Cost: gets from XLA the FLOPs, operations, memory traffic and temporary memory of a compiled program.
 
 XLA's reports differ between backends and releases of JAX: a number that is missing is None here, never a guess.
 """

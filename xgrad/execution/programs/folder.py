@@ -1,4 +1,4 @@
-"""The compile cache: switches on JAX's persistent cache, in a folder of xgrad's own, for the programs that xgrad calls.
+"""xgrad's compile cache: stores its compiled programs on disk, by JAX's persistent cache, in a folder of its own.
 
 xgrad's first program switches it on, in the user's folder, unless XGRAD_COMPILE_CACHE is 0, somebody has given JAX a
 folder, or the user's cannot be used: then xgrad stores nothing, and `python -m xgrad doctor` says why.

@@ -1,4 +1,4 @@
-"""PyTorch's layers as modules, in files of PyTorch's names (torch/nn/modules/): most of them call nn.functional.
+"""xgrad.nn.modules: PyTorch's layers (Linear, Conv2d, ReLU, ...), in files named as in torch/nn/modules.
 
 `xgrad.nn` shows their names; `xgrad.nn.modules` shows them too, as packages that were written for PyTorch expect.
 """

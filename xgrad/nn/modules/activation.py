@@ -1,4 +1,4 @@
-"""ReLU, GELU, Softmax, ...: modules that call nn.functional; and PReLU (PyTorch: torch/nn/modules/activation.py)."""
+"""ReLU, GELU, PReLU, Softmax, ...: the activation modules (PyTorch: torch/nn/modules/activation.py)."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,4 @@
-"""Identity, Linear, LazyLinear and Bilinear layers (PyTorch: torch/nn/modules/linear.py)."""
+"""Identity, Linear, LazyLinear, Bilinear: modules of linear maps (PyTorch: torch/nn/modules/linear.py)."""
 
 import math
 from typing import Any

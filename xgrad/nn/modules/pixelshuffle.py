@@ -1,4 +1,4 @@
-"""PixelShuffle and PixelUnshuffle: trade channels for pixels (PyTorch: torch/nn/modules/pixelshuffle.py)."""
+"""PixelShuffle, PixelUnshuffle: modules that move channels into pixels, or back (torch/nn/modules/pixelshuffle.py)."""
 
 from .declared_module import Face, face
 

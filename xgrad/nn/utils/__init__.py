@@ -1,4 +1,4 @@
-"""xgrad.nn.utils: clip_grad_norm_, parameters_to_vector, weight_norm, parametrize, ... (PyTorch: torch/nn/utils)."""
+"""xgrad.nn.utils: functions for parameters and gradients, as clip_grad_norm_, weight_norm (PyTorch: torch/nn/utils)."""
 
 from ...base.missing import missing as _missing
 from . import parametrizations as parametrizations

@@ -1,4 +1,4 @@
-"""is_early: tells factories and random operators to compute a shape's first results by NumPy, without compiling.
+"""is_early: tells `zeros`, `randn`, ... to make the first few results of a shape by NumPy, without compiling a program.
 
 A program of one constant takes 20 ms to compile, one of random numbers 100 ms and more.  A model has such a program for
 each shape of its weights, and most of them run once.  So the first results of each shape come from NumPy.

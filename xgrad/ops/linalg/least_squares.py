@@ -1,4 +1,4 @@
-"""xgrad.linalg.lstsq: least squares by the singular value decomposition, for every `driver`.
+"""xgrad.linalg.lstsq: solves least squares by the singular value decomposition, whichever `driver=` is named.
 
 The solution is pinv(A) B, and is differentiated as that, as PyTorch does (linalg_lstsq_backward, FunctionsManual.cpp).
 """

@@ -1,4 +1,4 @@
-"""ctc_loss: the loss of connectionist temporal classification (Graves et al. 2006; PyTorch: LossCTC.cpp)."""
+"""ctc_loss: computes the loss of connectionist temporal classification (Graves et al. 2006; PyTorch: LossCTC.cpp)."""
 
 from functools import partial
 from typing import Any

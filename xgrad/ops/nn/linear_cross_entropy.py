@@ -1,4 +1,4 @@
-"""linear_cross_entropy: the cross entropy of a linear layer's result, computed whole or in chunks of the batch.
+"""linear_cross_entropy: computes the cross entropy of a linear layer's result, whole or in chunks of the batch.
 
 In chunks only one chunk's logits exist at a time, in backward too, which computes them again; PyTorch computes the
 gradients in forward and saves them.  (PyTorch: torch/nn/modules/linear_cross_entropy.py.)

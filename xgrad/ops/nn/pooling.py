@@ -1,4 +1,4 @@
-"""max_pool, avg_pool, lp_pool, adaptive pools, max_unpool in 1 to 3 dimensions (PyTorch: DilatedMaxPool2d.cpp, ...).
+"""Pooling operators: max_pool, avg_pool, lp_pool, adaptive pools, max_unpool (PyTorch: DilatedMaxPool2d.cpp, ...).
 
 Windows are boxes, so each dimension is pooled in turn, one strided slice for each place in the window: XLA makes one
 loop of them.  `lax.reduce_window` is 3 to 6 times slower on CPUs, its gradient 5 to 9 times (3x3 on 64x64).

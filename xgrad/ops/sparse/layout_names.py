@@ -1,4 +1,4 @@
-"""layout_of, named_layout: check a `layout=` argument, and name a layout in an error message, for sparse tensors."""
+"""Checks `layout=` arguments, and names layouts in error messages, for the operators of sparse tensors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""CyclicLR, OneCycleLR: cycles of the learning rate, and of momentum against it (https://arxiv.org/abs/1506.01186)."""
+"""CyclicLR, OneCycleLR: move the learning rate up and down, and momentum against it (arxiv.org/abs/1506.01186)."""
 
 import math
 import types

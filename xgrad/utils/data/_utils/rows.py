@@ -1,7 +1,7 @@
-"""gathered: stacks views of one storage, such as `data[i]` for many i, in one read, for DataLoader's collation.
+"""gathered: stacks samples that are views of one tensor, as `data[i]` is, in one read, for DataLoader's collation.
 
-The views differ in their starts only.  Read one by one, each would be a launch: 64 rows of 784 numbers and their stack
-take 11 ms, and together a tenth.
+The views differ in their start indices only.  Read one by one, each would be a launch: 64 rows of 784 numbers and
+their stack take 11 ms, and together a tenth.
 """
 
 import functools
