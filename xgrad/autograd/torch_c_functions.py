@@ -1,6 +1,7 @@
-"""Stands in for `torch._C._functions`: node classes, for `isinstance`, DelayedError and UndefinedGrad.
+"""Stands in for the module `torch._C._functions`: names of node classes for `isinstance`, and two error functions.
 
-PyTorch: torch/csrc/autograd/functions/init.cpp.
+`MulBackward0` is a class whose instances are all nodes of that name; calling DelayedError or UndefinedGrad gives
+aliases of tensors.  (PyTorch: torch/csrc/autograd/functions/init.cpp.)
 """
 
 import re

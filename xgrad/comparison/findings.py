@@ -1,4 +1,4 @@
-"""Findings: results of `xgrad.compare`: outputs, gradients, nodes, programs and times of both tracking paths.
+"""Findings: a result of `xgrad.compare`, with the outputs, gradients, nodes, programs and times of both tracking paths.
 
 The paths are "replay" and "geometry" of `xgrad.views.tracking`.
 """

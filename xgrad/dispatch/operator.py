@@ -1,4 +1,6 @@
-"""Operator: one operator's declaration as data: its function, gradient formulas and names.  Nothing here runs it.
+"""Operator: holds what one operator declares (its JAX function, gradient formulas, names) and its kernels.
+
+Nothing here runs an operator; these files of dispatch/ do, each with the help of the files before it:
 
     operator ◄── plan ◄── operator_node ◄── kernel ◄── call ◄── call_pair, inplace, out ◄── declare
 

@@ -1,4 +1,4 @@
-"""Runs in-place operations as programs that donate their first operand: the result takes its memory.
+"""Runs in-place operations as XLA programs whose result takes the memory of the first operand, which is donated.
 
 Invariant: when a call is over, in any way, there is the array or the result, unless XLA fails after it took the memory.
 

@@ -1,4 +1,4 @@
-"""Fused: joins an `xgrad.lazy` block's operations into one jitted function; Programs: a cache of these functions."""
+"""Fused: one jitted function for all operations of an `xgrad.lazy` block; the class Programs caches these functions."""
 
 import threading
 from collections import Counter, OrderedDict
