@@ -1,7 +1,7 @@
-"""Stands in for the module `torch._C._functions`: names of node classes for `isinstance`, and two error functions.
+"""Stands in for the module `torch._C._functions`: node classes for `isinstance`, DelayedError, UndefinedGrad.
 
-`MulBackward0` is a class whose instances are all nodes of that name; calling DelayedError or UndefinedGrad gives
-aliases of tensors.  (PyTorch: torch/csrc/autograd/functions/init.cpp.)
+`isinstance(node, MulBackward0)` compares the node's name.  DelayedError and UndefinedGrad make aliases of tensors,
+whose backward raises an error or gives no gradient.  (PyTorch: torch/csrc/autograd/functions/init.cpp.)
 """
 
 import re

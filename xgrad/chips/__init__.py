@@ -2,8 +2,8 @@
 
     target ──► ask: trace for the platform, lower ──► child process: compile ──► Answer, kept in a folder
 
-`xgrad.target`, `xgrad.compare(target=)` and `python -m xgrad chip` use it.  A child process compiles, since a failed
-check of the compiler's ends its process; see `process.py`.  Nothing of this is loaded by `import xgrad`.
+Users call `xgrad.target`, `xgrad.compare(target=)` or `python -m xgrad chip`.  A child process compiles, since a failed
+check in the compiler ends its process; see `process.py`.  Nothing of this is loaded by `import xgrad`.
 """
 
 from .answers import Answer as Answer

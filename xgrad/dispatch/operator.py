@@ -1,6 +1,6 @@
 """Operator: holds what one operator declares (its JAX function, gradient formulas, names) and its kernels.
 
-Nothing here runs an operator; these files of dispatch/ do, each with the help of the files before it:
+Nothing here runs an operator.  Files of dispatch/ that do, each importing some of those on its left:
 
     operator ◄── plan ◄── operator_node ◄── kernel ◄── call ◄── call_pair, inplace, out ◄── declare
 

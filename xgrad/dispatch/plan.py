@@ -1,4 +1,4 @@
-"""Plan: decides what an operator's forward saves, and makes its backward program, for a set of needed gradients."""
+"""Plan: decides what an operator's forward saves, and makes its backward program, for one set of needed gradients."""
 
 from collections.abc import Callable
 from operator import itemgetter

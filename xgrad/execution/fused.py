@@ -1,4 +1,4 @@
-"""Fused: one jitted function for all operations of an `xgrad.lazy` block; the class Programs caches these functions."""
+"""Fused: joins queued operations of an `xgrad.lazy` block in one jitted function; the class Programs caches these."""
 
 import threading
 from collections import Counter, OrderedDict
