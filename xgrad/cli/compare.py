@@ -1,4 +1,4 @@
-"""`python -m xgrad compare`: runs your function with both ways to record views, and prints where results differ.
+"""`python -m xgrad compare`: runs your function with both ways to record views, and prints what differs.
 
 A view that was written gets the `grad_fn` of its own steps ("replay"), or of one as_strided ("geometry").  With
 --backends the function runs on several backends instead: FILE.py:a,b names backends that the file declares with
