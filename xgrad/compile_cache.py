@@ -1,4 +1,4 @@
-"""xgrad.compile_cache: functions for users of the compile cache, a folder of compiled programs for later processes."""
+"""xgrad.compile_cache: functions that switch on, describe, save and load the compile cache, a folder of programs."""
 
 from .execution.programs.archive import load as load
 from .execution.programs.archive import save as save

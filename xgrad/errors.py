@@ -1,4 +1,4 @@
-"""xgrad's exceptions that a caller may catch; most derive from the type that PyTorch raises in their place."""
+"""xgrad's exceptions that a caller may catch; most derive from the type that PyTorch raises in the same case."""
 
 import builtins
 import sys

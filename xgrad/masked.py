@@ -1,4 +1,4 @@
-"""PyTorch's `torch.masked`: reductions and normalizations over the elements at which a mask is true.
+"""xgrad.masked: reductions and normalizations over the elements at which a mask is true (PyTorch: torch.masked).
 
 One mechanism: masked-out elements are replaced by the operation's identity (0 for a sum, -inf for a maximum), and the
 plain operator runs.  So masked-out elements have a gradient of 0, and a slice without elements gives the operation's

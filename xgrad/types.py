@@ -1,4 +1,4 @@
-"""Types of arguments (Number, Device, DType, Sizes, ...), for annotations; the stubs of xgrad's functions use them.
+"""Types for annotations of arguments (Number, Device, DType, Sizes, ...), for users and the stubs of xgrad's functions.
 
 `import xgrad` does not load this module.  (PyTorch: torch.types)
 

@@ -1,4 +1,4 @@
-"""The compiled programs of `GradScaler`: they divide gradients by its scale, look for inf and NaN, update the scale.
+"""Jitted functions of `GradScaler`: they divide gradients by its scale, look for inf and NaN, and update the scale.
 
 `found_in` returns a 0-d tensor for the gradients of each device: 1.0 if one of them is not finite, else 0.0.  Where
 all gradients are on one device nothing here reads a value, so a lazy block goes on, and a step can be compiled.

@@ -1,6 +1,7 @@
-"""Stands in for `torch._C._functions`: node classes, for `isinstance`, DelayedError and UndefinedGrad.
+"""Stands in for the module `torch._C._functions`: node classes for `isinstance`, DelayedError, UndefinedGrad.
 
-PyTorch: torch/csrc/autograd/functions/init.cpp.
+`isinstance(node, MulBackward0)` compares the node's name.  DelayedError and UndefinedGrad make aliases of tensors,
+whose backward raises an error or gives no gradient.  (PyTorch: torch/csrc/autograd/functions/init.cpp.)
 """
 
 import re

@@ -2,7 +2,7 @@
 
     launch, transfer, event ──► Entry ──► the logs of the open reports, and of the events of streams
 
-An entry names the arrays that it waits for by numbers, which they get when they first appear in one.
+An entry refers to the arrays that it waits for by serial numbers; an array gets one when it is first an operand.
 Invariant: nothing is logged while no report is open and no event was made.
 """
 

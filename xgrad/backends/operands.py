@@ -1,4 +1,4 @@
-"""plain: returns the JAX array behind an operand of an `xgrad.Backend`'s program; traced: tells if one is a tracer."""
+"""For the runtime of `xgrad.Backend`: `plain` unwraps a program's operand to a JAX array, `traced` finds tracers."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Functions that rewrite jaxprs, for `xgrad.Backend(..., passes=[...])`: two helpers and two examples.
+"""rewrite, stablehlo: help to write compiler passes for `xgrad.Backend(passes=[...])`; with two passes as examples.
 
 A pass is a pure function from a closed jaxpr (`jax.make_jaxpr`) to another one, with the same shapes and dtypes of
-operands and results.  `rewrite` makes most of them short: it takes rules for primitives of JAX's.  `stablehlo` marks a
-pass over the text of a StableHLO module.  The examples are `scatter_as_product` and `tiles`.
+operands and results.  `rewrite` makes such a function from rules for JAX's primitives.  `stablehlo` marks a pass over
+the text of a StableHLO module instead.  The examples are `scatter_as_product` and `tiles`.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""HloFilter: says, before a program runs, which StableHLO operations of `xgrad.Backend(without_hlo=[...])` it needs."""
+"""HloFilter: finds in a program, before it runs, StableHLO operations that `xgrad.Backend(without_hlo=[...])` lacks."""
 
 import difflib
 import re

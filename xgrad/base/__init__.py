@@ -1,1 +1,1 @@
-"""The foundation of the package: dtypes, devices, sizes, limits, settings, and the names that xgrad lacks."""
+"""xgrad.base: dtypes, devices, shapes, limits, switches and PyTorch's unsupported names, for all other packages."""

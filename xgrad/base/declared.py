@@ -1,7 +1,7 @@
-"""DeclaredPlace: stands for a `jax.Device` or sharding where tensors are on an `xgrad.Backend`, declared in Python.
+"""DeclaredPlace: the sharding of arrays on an `xgrad.Backend`, in place of JAX's; and the table of registered backends.
 
-JAX does not know such a place, and JAX's own devices compute.  An array there is a `Pending` (execution/pending.py),
-and the place's `runtime` (backends/runtime.py) runs programs on it.
+Users declare such a backend in Python; JAX does not know it, and JAX's own devices compute.  An array there is a
+`Pending` (execution/pending.py), and the place's `runtime` (backends/runtime.py) runs programs on it.
 
 Invariant: a name belongs to one place at a time, from `register` to `unregister`; a place without a name works too.
 

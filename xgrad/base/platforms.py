@@ -1,4 +1,4 @@
-"""Sets how JAX's CPU runs programs, before the first array, and tells a trace its platform: cpu, gpu or tpu.
+"""Prepares JAX's CPU before the first array, and says for which platform (cpu, gpu, tpu) JAX now traces a program.
 
 `traced_for()` returns JAX's default platform or, inside `with tracing_for(platform)`, that one, whose chip need not be
 in this machine.  Code that chooses between forms of a program asks it while it traces.  The block's platform is part of

@@ -1,4 +1,4 @@
-"""Size: a shape, as PyTorch has it: a tuple of ints whose slices, sums and repetitions are sizes too."""
+"""Size: PyTorch's type of a tensor's shape, a tuple of ints whose slices, sums and repetitions are sizes too."""
 
 from functools import partial
 from math import prod

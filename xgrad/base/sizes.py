@@ -1,7 +1,7 @@
-"""SymInt, sym_max, ...: PyTorch's names for sizes unknown in a trace, here for plain numbers (torch/__init__.py).
+"""SymInt, sym_max, ...: PyTorch's names for symbolic sizes, here over plain Python numbers (torch/__init__.py).
 
-Here each trace knows its sizes, as Python's numbers.  So the functions compute at once, and the classes exist for
-`isinstance` alone.
+In PyTorch a trace may not know its sizes; here it knows them all, as Python's numbers.  So the functions compute at
+once, and the classes exist for `isinstance` alone.
 """
 
 import math

@@ -1,1 +1,1 @@
-"""Implements `func.vmap`: a `BatchedTensor` has one entry's shape and holds the batch, over which operators map."""
+"""xgrad.batching implements `func.vmap`: a `BatchedTensor` has one entry's shape and holds the batch."""

@@ -1,8 +1,9 @@
-"""Compiles programs for chips that are not in this machine, by the chips' compilers, and reports what these say.
+"""xgrad.chips compiles programs for chips that are not in this machine, and reports what their compilers say.
 
     target ──► ask: trace for the platform, lower ──► child process: compile ──► Answer, kept in a folder
 
-A child process compiles, since a failed check ends it; see `process.py`.  Nothing of this is loaded by `import xgrad`.
+Users call `xgrad.target`, `xgrad.compare(target=)` or `python -m xgrad chip`.  A child process compiles, since a failed
+check in the compiler ends its process; see `process.py`.  Nothing of this is loaded by `import xgrad`.
 """
 
 from .answers import Answer as Answer

@@ -1,4 +1,4 @@
-"""Answer: a chip compiler's result for one program: bytes, seconds, errors; `remember` stores it in a folder.
+"""Answer: holds a chip compiler's result for one program (bytes, seconds, errors); `remember` stores it in a folder.
 
 It has methods of JAX's compiled programs (`as_text()`, `cost_analysis()`, `memory_analysis()`), so that code which
 reads those reads answers too.

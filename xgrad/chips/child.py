@@ -1,4 +1,4 @@
-"""Runs the compiler of a chip that is not here in a process of its own, for `xgrad.target`.
+"""The child process of `xgrad.target`, which runs the compiler of a chip that is not in this machine.
 
 The process reads programs from a socket, and writes what the compiler says of each.  It is started as a file,
 `python -P child.py SOCKET`, and imports JAX alone: no code of the user's, none of xgrad's.

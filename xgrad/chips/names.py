@@ -1,4 +1,4 @@
-"""Parses chips' names ("tpu:v5e", "tpu:v4:2x2x1") for `xgrad.target`; CHIPS: their memory, devices and topologies."""
+"""Parses chips' names ("tpu:v5e", "tpu:v4:2x2x1") for `xgrad.target`; its table CHIPS has their memory and devices."""
 
 from math import prod
 from typing import NamedTuple

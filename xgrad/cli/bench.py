@@ -1,4 +1,4 @@
-"""`python -m xgrad bench`: measure xgrad's cost, as ratios to bare jitted kernels, eager jax.numpy and jax.jit.
+"""`python -m xgrad bench`: measures xgrad's cost, as ratios to bare jitted kernels, eager jax.numpy and jax.jit.
 
 Each ratio is the median over rounds that run both sides in turns (A B A B), printed with its quartiles; below 1, xgrad
 takes less.  It prints no times, because they differ between machines.  The command takes a minute or two.

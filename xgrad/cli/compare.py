@@ -1,8 +1,9 @@
-"""`python -m xgrad compare`: runs your function with views tracked by replay and by strides, and prints what differs.
+"""`python -m xgrad compare`: runs your function with both ways to record views, and prints what differs.
 
-The two ways are the paths "replay" and "geometry".  With --backends it runs on these instead: FILE.py:a,b names
-backends that the file declares with xgrad.Backend, "cpu" or "gpu:0" a device.  With --target the compiler of a chip
-that is not here says what both paths cost there.
+A view that was written gets the `grad_fn` of its own steps ("replay"), or of one as_strided ("geometry").  With
+--backends the function runs on several backends instead: FILE.py:a,b names backends that the file declares with
+xgrad.Backend, "cpu" or "gpu:0" a device.  With --target the compiler of a chip that is not here says what both ways
+cost there.
 FILE.py:function names your function.  Its inputs are the result of the file's own `inputs()`, if there is one; else
 random float32 tensors that require grad: of the shapes that --shapes gives, or one of shape 4,4 for each parameter.
 """

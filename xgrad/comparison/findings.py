@@ -1,6 +1,6 @@
-"""Findings: results of `xgrad.compare`: outputs, gradients, nodes, programs and times of both tracking paths.
+"""Findings: a result of `xgrad.compare`, with the outputs, gradients, nodes, programs and times of both tracking paths.
 
-The paths are "replay" and "geometry" of `xgrad.views.tracking`.
+The paths, "replay" and "geometry", are the two ways of `xgrad.views.tracking` to record a view that was written.
 """
 
 from collections import Counter

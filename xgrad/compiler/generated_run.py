@@ -1,4 +1,4 @@
-"""straight: writes a Python function that runs a program of xgrad.compile and builds the call's result.
+"""straight: generates a Python function that runs a compiled program of `xgrad.compile` and makes the call's result.
 
 It serves programs that change no tensor, generator or container; Ctrl-C in such a program leaves nothing to undo.
 compiled_program.py serves the others.  The function is, for example:

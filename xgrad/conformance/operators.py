@@ -1,7 +1,7 @@
-"""An operator's conformance checks, as functions over tensors: forward, gradient, in-place form and `out=`.
+"""Runs an operator in each form that `python -m xgrad conform` checks: forward, gradient, in place and `out=`.
 
-Each returns the tensors that are compared with the reference.  They run on tensors of a device, or on tensors over
-tracers, where all checks of an operator in one dtype become one program (execution.py).
+Each check returns the tensors that are compared with the reference.  Checks run on tensors of a device, or on tensors
+over tracers, where all checks of an operator in one dtype become one program (execution.py).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Lifted: adds to a function's arguments the outside tensors that it uses, for the compiled `cond` and `while_loop`.
+"""Lifted: turns outside tensors that a function uses into its arguments, for the compiled `cond` and `while_loop`.
 
     w = ...                                    look(f, x): f runs once; it uses w
     f = lambda x: x * w          ──►           lifted: (x, w) ↦ f(x), with the argument in the place of w's value

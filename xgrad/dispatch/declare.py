@@ -1,4 +1,4 @@
-"""Declares operators: what a declaration says, and the public functions and methods that are made from it.
+"""operator: the decorator that declares an operator as a JAX function, and makes its public functions and methods.
 
     @operator(inplace=True, dunder="__mul__", rdunder="__rmul__")
     def mul(self, other):

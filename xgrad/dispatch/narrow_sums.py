@@ -4,7 +4,7 @@ PyTorch accumulates integers in int64.  An operator that does so has `overflows`
 static arguments: without x64 its program then has a second result, True if the first one is not the right number.  It
 is read at once, which waits for the device, and evaluates a lazy block.  Under a trace there is nothing to read.
 
-Invariant: the answer is None, and costs nothing, where the number of elements and their dtype say that all sums fit.
+Invariant: `overflows` of a sum returns None, and adds nothing to the program, if size and dtype say that all sums fit.
 """
 
 import math

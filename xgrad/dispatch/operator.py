@@ -1,4 +1,6 @@
-"""Operator: one operator's declaration as data: its function, gradient formulas and names.  Nothing here runs it.
+"""Operator: holds what one operator declares (its JAX function, gradient formulas, names) and its kernels.
+
+Nothing here runs an operator.  Files of dispatch/ that do, each importing some of those on its left:
 
     operator ◄── plan ◄── operator_node ◄── kernel ◄── call ◄── call_pair, inplace, out ◄── declare
 

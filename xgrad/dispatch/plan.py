@@ -1,4 +1,4 @@
-"""Plan: what an operator's forward saves and its backward runs, for one choice of the arguments that require grad."""
+"""Plan: decides what an operator's forward saves, and makes its backward program, for one set of needed gradients."""
 
 from collections.abc import Callable
 from operator import itemgetter

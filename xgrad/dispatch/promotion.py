@@ -1,4 +1,4 @@
-"""Helpers for the operators' functions of JAX arrays: type promotion, dimensions, broadcasting, PyTorch's errors.
+"""Helpers that operators' JAX functions call: type promotion, dimensions, broadcasting, PyTorch's errors.
 
 Most run while a kernel is traced, once for each (shapes, dtypes, static arguments), so checks here cost eager calls
 nothing.  An error raised here ends the call before anything is changed.

@@ -1,4 +1,4 @@
-"""Makes views of tensors and records their autograd nodes, for view operators; XLA runs nothing until a view is read.
+"""Makes views of tensors for view operators, and records their autograd nodes; XLA runs nothing until a view is read.
 
 A view that was made before costs one dictionary look-up in its chain, a Tensor, its ViewMeta, and the node if it is
 recorded.

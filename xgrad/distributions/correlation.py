@@ -1,4 +1,4 @@
-"""LKJCholesky: Cholesky factors of random correlation matrices (PyTorch: torch/distributions/lkj_cholesky.py)."""
+"""LKJCholesky: draws Cholesky factors of correlation matrices (PyTorch: torch/distributions/lkj_cholesky.py)."""
 
 import math
 from collections.abc import Sequence

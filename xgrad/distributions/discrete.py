@@ -1,4 +1,4 @@
-"""Distributions of one integer: Bernoulli, Binomial, Geometric, Poisson, NegativeBinomial."""
+"""Bernoulli, Binomial, Geometric, Poisson, NegativeBinomial: distributions whose draws are single integers."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""kl_divergence: looks up a closed form by the types of both distributions (PyTorch: torch/distributions/kl.py)."""
+"""kl_divergence: computes a divergence by a closed form that `register_kl` registered (torch/distributions/kl.py)."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""MultivariateNormal: normal vectors with a covariance matrix (PyTorch: torch/distributions/multivariate_normal.py)."""
+"""MultivariateNormal: the normal distribution of vectors (PyTorch: torch/distributions/multivariate_normal.py)."""
 
 import math
 from collections.abc import Sequence

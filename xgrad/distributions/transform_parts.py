@@ -1,4 +1,4 @@
-"""Transforms of parts (Cat, Stack), of the shape (Reshape) and by a distribution's CDF, for `xgrad.distributions`."""
+"""CatTransform, StackTransform, ReshapeTransform, ...: transform parts of a value, its shape, or elements by a CDF."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,9 +1,9 @@
 """AccumulateGrad: the autograd node that stores a leaf's gradient in `.grad`.
 
-The leaf refers to it weakly, the graphs above it strongly; it refers to the leaf.  Strides don't exist here, so
-PyTorch's layout contract is about *placement*: a later optimizer step depends on device, sharding and dtype.  A stored
-gradient has its variable's sharding; a new one with another sharding is transferred, once, with one warning (PyTorch:
-torch/csrc/autograd/functions/accumulate_grad.h).
+The leaf refers to this node weakly, graphs refer to it strongly, and the node refers to the leaf.  Strides don't exist
+here, so PyTorch's layout contract is about *placement*: a later optimizer step depends on device, sharding and dtype.
+A stored gradient has its variable's sharding; a new one with another sharding is transferred, once, with one warning
+(PyTorch: torch/csrc/autograd/functions/accumulate_grad.h).
 """
 
 import warnings

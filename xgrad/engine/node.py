@@ -1,4 +1,4 @@
-"""Node: one recorded operation, a vertex of the autograd graph; operators record nodes, and the engine runs them.
+"""Node: one recorded operation, a vertex of the autograd graph, which operators record and the engine runs in backward.
 
 A node's *inputs* in backward are the gradients of the operation's outputs, described by `avals`.  Its `next_edges`,
 pairs (node, input number of that node), say where the gradients of the operation's inputs go; (None, 0) stands for an

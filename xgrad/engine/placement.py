@@ -1,4 +1,4 @@
-"""put, zeros, beside: transfer arrays to a device, a sharding or an `xgrad.Backend`, or make them there."""
+"""Transfers arrays to a device, sharding or `xgrad.Backend` (`put`), or makes them there (`zeros`, `beside`)."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Runs in-place operations as programs that donate their first operand: the result takes its memory.
+"""Runs in-place operations as XLA programs whose result takes the memory of the first operand, which is donated.
 
-Invariant: when a call is over, in any way, there is the array or the result, unless XLA fails after it took the memory.
+Invariant: however a call ends, the old array or the result is there, unless XLA fails after it took the memory.
 
     box ──► [root] ──► program ──► [result] ──► out      by C code, which no interrupt can divide
 """

@@ -1,4 +1,4 @@
-"""Fused: joins an `xgrad.lazy` block's operations into one jitted function; Programs: a cache of these functions."""
+"""Fused: joins queued operations of an `xgrad.lazy` block in one jitted function; the class Programs caches these."""
 
 import threading
 from collections import Counter, OrderedDict

@@ -1,9 +1,9 @@
-"""Pending: an array that a lazy block (`xgrad.lazy`) has not computed yet; it stands where a `jax.Array` stands.
+"""Pending: stands in for a `jax.Array` that is not computed yet, in an `xgrad.lazy` block or on an `xgrad.Backend`.
 
     before the evaluation    `queue`, `number`: the result of a queued program
     after it                 `value`: the array
 
-Shape, dtype, weak type and place are known from the first.  Every other attribute of a `jax.Array`, NumPy's and JAX's
+Shape, dtype, weak type and place are known from the start.  Every other attribute of a `jax.Array`, NumPy's and JAX's
 protocols and all operators read the value, and so evaluate the queue.  Invariant: only execution looks at `value`.
 """
 

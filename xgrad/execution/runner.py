@@ -1,4 +1,6 @@
-"""runner: decides what runs a program, an operator, a view or a write.  The first of these that exists does:
+"""runner: passes programs and writes to an `xgrad.Backend`, to the lazy queue or to XLA, whichever must run them.
+
+The first of these that exists runs an operation; what an operator mode does is in dispatch/operator_modes.py:
 
     an operator mode      `state.operator_mode`              operators and views, before their arguments are read
     a declared backend    the runtime of `xgrad.Backend`     programs and writes that have an operand there

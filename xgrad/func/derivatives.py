@@ -1,8 +1,8 @@
-"""func.grad, vjp, jvp, linearize: make functions of derivatives (PyTorch: torch/_functorch/eager_transforms.py).
+"""func.grad, vjp, jvp, linearize: differentiate a function (PyTorch: torch/_functorch/eager_transforms.py).
 
 They use the autograd graph: an argument is replaced by a stand-in (`stand_ins.py`), the function is run, and the
-gradient taken.
-So they nest, see through closures, and compose with `vmap`, in-place writes, views, hooks and custom Functions.
+gradient taken.  So they nest, see through closures, and compose with `vmap`, in-place writes, views, hooks and custom
+Functions.
 """
 
 import functools

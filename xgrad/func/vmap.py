@@ -1,4 +1,4 @@
-"""vmap: makes a function of one entry a function of a batch (PyTorch: torch/_functorch/vmap.py).
+"""vmap: maps a function over a dimension of its arguments, all entries at once (PyTorch: torch/_functorch/vmap.py).
 
 Inside, a tensor that is mapped over is a BatchedTensor (`batching/batched_tensor.py`), which has one entry's shape.
 """

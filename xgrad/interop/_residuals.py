@@ -1,4 +1,4 @@
-"""Saves the residuals of `jax.vjp` that the policy of `from_jax(policy=)` selects, so that backward reads them.
+"""Kept: the operator of `from_jax(policy=)`, which saves the residuals of `jax.vjp` that the policy selects.
 
     forward program:   *leaves           ──►  *results, *residuals      (jax.vjp, split in two)
     backward program:  *grads, *saved    ──►  the gradients of the leaves

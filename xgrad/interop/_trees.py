@@ -1,4 +1,4 @@
-"""For torch.py and data.py: walks trees of dictionaries, lists and tuples, rebuilds their classes, names leaves.
+"""Walks nested dictionaries, lists and tuples, for torch.py and data.py: maps their leaves, or lists them with names.
 
 Invariant: the order, and the classes and attributes of dictionaries (`_metadata` of a `state_dict`), stay.  `jax.tree`
 would sort the dictionaries and call None an empty tree.

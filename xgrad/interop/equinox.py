@@ -1,4 +1,4 @@
-"""`wrap` for Equinox: makes a module, and its `eqx.nn.State`, an `xgrad.nn.Module` (see `_wrapped.py`).
+"""wrap: turns an Equinox module, with its `eqx.nn.State`, into an `xgrad.nn.Module` (see `_wrapped.py`).
 
 An Equinox module is a pytree.  Its floating-point arrays are the parameters, its other arrays and the state are
 buffers, and all else is static:

@@ -1,4 +1,6 @@
-"""save, restore: orbax checkpoints of tensors, optimizer and random state, also sharded, and from mesh to mesh.
+"""save, restore, Manager: write and read orbax checkpoints of tensors, optimizer and random state, sharded ones too.
+
+A checkpoint from one mesh may be restored to another one.
 
 Invariants: a checkpoint fits a tree or is refused, before its values are read; they are all read before anything is
 changed.  The format is orbax's own, which orbax and Flax read, and checkpoints of theirs are read here.

@@ -1,4 +1,4 @@
-"""WithHooks: Module's methods that register hooks; and hooks for all modules (PyTorch: torch/nn/modules/module.py).
+"""Registers hooks of one module (WithHooks, a base of Module) or of all (PyTorch: torch/nn/modules/module.py).
 
 Each hook stands in an ordered dictionary of the module, {number: hook}; its options ("with kwargs") stand in
 another dictionary under the same number.

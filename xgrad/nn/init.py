@@ -1,4 +1,4 @@
-"""xavier_uniform_, zeros_, ...: set first values of parameters in place, unrecorded (PyTorch: torch/nn/init.py).
+"""xavier_uniform_, zeros_, ...: initialize parameters in place, without recording it (PyTorch: torch/nn/init.py).
 
 The distributions are PyTorch's; the numbers come from xgrad's generator.  An initializer returns the tensor
 that it was given.

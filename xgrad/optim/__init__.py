@@ -1,7 +1,7 @@
-"""Optimizers, and schedules of learning rates, with PyTorch's names, options, numbers, checkpoints (torch/optim/).
+"""xgrad.optim: optimizers and schedules of learning rates, with PyTorch's names, options and checkpoints (torch/optim).
 
 All optimizers but LBFGS are update rules, pure functions over arrays: rule.py runs a rule as one program, or a few, for
-each parameter group.  In `xgrad.lazy` and `xgrad.compile` it becomes a part of the training step's program.
+each parameter group.  In `xgrad.lazy` and `xgrad.compile` the rule becomes a part of the training step's program.
 """
 
 from . import lr_scheduler as lr_scheduler

@@ -1,4 +1,4 @@
-"""restored: makes the tensors of a file from its storages and its descriptions of tensors, as the last step of `load`.
+"""restored: makes the tensors of a file from its storages and descriptions of tensors, the last step of `xgrad.load`.
 
 Invariants: the tensors share no memory with the file; every description is checked against its storage before the
 first array is put on a device.

@@ -1,4 +1,4 @@
-"""Attaches to SparseTensor the interpreter that runs operators on it, and its methods `zero_` and `to_sparse`.
+"""Gives SparseTensor the interpreter that runs operators on it, and its methods `zero_` and `to_sparse`.
 
 The package's `__init__` imports this file, so that every sparse tensor has them.
 """

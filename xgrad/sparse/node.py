@@ -1,4 +1,4 @@
-"""SparseNode: records an operation on sparse tensors for backward; `refusal`: the error for a missing operation.
+"""SparseNode: records an operation on sparse tensors for backward; `refusal` makes the error for a missing operation.
 
 A SparseNode works on Tensors: its rule is made of operators, and so is differentiable itself.  Code that reads a sparse
 tensor as one array raises an error with the name of the function that the user called.

@@ -1,4 +1,4 @@
-"""numpy, item, tolist, size, register_hook, ...: methods that convert a tensor or describe it, and its hooks.
+"""Tensor's methods that convert it (numpy, item, tolist), describe it (size, dim, nbytes), or register its hooks.
 
 Once a buffer is handed out (NumPy, DLPack, `__jax_array__`) xgrad no longer owns it: the next in-place write copies.
 If a tensor is spread over several processes none of them has all values: reading them is an error that says what to do.

@@ -1,4 +1,4 @@
-"""copy, deepcopy and pickle of a tensor (PyTorch: `Tensor.__deepcopy__` and `__reduce_ex__`, torch/_utils.py).
+"""Lets `copy`, `deepcopy` and `pickle` take tensors (PyTorch: `Tensor.__deepcopy__`, `__reduce_ex__`, torch/_utils.py).
 
 Invariants: tensors that share a storage in one call of deepcopy or pickle share one afterwards, as the same views of
 it; class, requires_grad and the user's attributes are copied, hooks and history are not.  A deep copy shares the

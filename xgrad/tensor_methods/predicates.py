@@ -1,4 +1,4 @@
-"""is_tensor, is_nonzero, result_type, can_cast, ...: functions that answer questions about tensors and dtypes."""
+"""is_tensor, is_nonzero, result_type, can_cast, ...: test tensors, or compute the dtype of a result."""
 
 from typing import Any
 

@@ -1,9 +1,10 @@
-"""Tensor.untyped_storage(), data_ptr(), ...: tell by made-up addresses which tensors share memory; is_cuda, set_, ...
+"""Tensor's methods of storage and device (untyped_storage, data_ptr, set_, is_cuda, ...), with made-up addresses.
 
-Invariants: a base and its views have equal storages, tensors that share no storage unequal ones; ranges of numbers that
-belong to different living storages never overlap; within a storage elements have the places that PyTorch's row-major
-layout gives them.  So programs that compare `data_ptr()`s, or add sizes up by storage, get the same answers as in
-PyTorch.  The numbers are not XLA's addresses: one can't be read from, and a storage can't be written to.
+The addresses tell which tensors share memory.  Invariants: a base and its views have equal storages, tensors that share
+no storage unequal ones; ranges of numbers that belong to different living storages never overlap; within a storage
+elements have the places that PyTorch's row-major layout gives them.  So programs that compare `data_ptr()`s, or add
+sizes up by storage, get the same answers as in PyTorch.  The numbers are not XLA's addresses: one can't be read from,
+and a storage can't be written to.
 
 PyTorch: torch/storage.py.
 """

@@ -1,4 +1,4 @@
-"""torch.hub: downloads state dictionaries by their addresses into a folder (PyTorch: torch/hub.py).
+"""torch.hub for `as_torch()`: downloads state dictionaries into a folder and loads them (PyTorch: torch/hub.py).
 
 Functions that download code and run it are refused.
 """

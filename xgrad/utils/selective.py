@@ -1,8 +1,9 @@
-"""create_selective_checkpoint_contexts: has a checkpoint save some operators' results; logging_contexts: log operators.
+"""create_selective_checkpoint_contexts: makes a checkpoint save chosen operators' results, and recompute the others.
 
-Both use operator modes (dispatch/operator_modes.py): pairs of contexts, one for the function's first run and one for
-its recomputation.  The i-th call of an operator in the recomputation is the i-th of the first run; a saved result is
-recorded as if the kernel had returned it.
+`logging_contexts` makes the contexts that log all operators for `checkpoint(debug=True)`.  Both use operator modes
+(dispatch/operator_modes.py): pairs of contexts, one for the function's first run and one for its recomputation.  The
+i-th call of an operator in the recomputation is the i-th of the first run; a saved result is recorded as if the kernel
+had returned it.
 
 PyTorch: torch/utils/checkpoint.py.
 """

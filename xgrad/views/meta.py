@@ -1,4 +1,4 @@
-"""ViewMeta: autograd's record of a differentiable view, and the checks before the view is written in place.
+"""ViewMeta: autograd's record of a differentiable view; the file also checks if a view may be written in place.
 
 `ViewMeta` ties a view to its base, which is not itself a view.  The view's own `grad_fn` holds for one
 version of the storage only; when a sibling or the base is written later, reading `grad_fn` regenerates it from the

@@ -1,4 +1,6 @@
-"""Storage: owns the array that a base and its views share; VersionCounter: counts the changes in place.
+"""Storage: owns the array that a base tensor and its views share, and replaces it at in-place writes.
+
+`VersionCounter` counts the writes, for autograd's check of saved tensors.
 
 Invariants: a write donates this array (the *root*) to XLA only if nothing else can see it (`write_root`): the array
 came from one of our own kernels, its reference count is the count of an array with one reference, and neither it nor an

@@ -1,4 +1,4 @@
-"""coordinates: places the boxes of a layered layout within their rows: near their neighbours, never too close.
+"""coordinates: places the boxes of a layered picture within their rows, near their neighbours but not too close.
 
 For one row this is a least-squares problem with an exact solution: min Σ wᵢ (xᵢ - dᵢ)² under xᵢ₊₁ - xᵢ ≥ gᵢ.  With
 the gaps subtracted it is isotonic regression, which pools neighbours that violate the order (Barlow et al. 1972).

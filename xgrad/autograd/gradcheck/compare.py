@@ -1,4 +1,4 @@
-"""check: compares analytical with numerical derivatives for gradcheck, and reports a difference.
+"""check: runs all checks of gradcheck; compares analytical with numerical derivatives, and raises if they differ.
 
 Slow mode: each matrix J, element for element.  Fast mode: the numbers `v^T J u` for random u and v, which take two
 runs of the function and one backward for each pair of input and output.  If every element of J may be off by `atol`,

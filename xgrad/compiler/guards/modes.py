@@ -1,8 +1,8 @@
-"""modes: reads the settings of the thread, of the process and of JAX that a trace of `xgrad.compile` depends on.
+"""Reads the settings (of the thread, of xgrad, of JAX) that a trace of `xgrad.compile` depends on, for its guards.
 
-Each call of a compiled function reads them, so they are read in the quickest public way: through the
-properties of `jax.config`, which follow this thread's context managers (`jax.default_matmul_precision("float32")`),
-0.1 µs each.
+`left` restores those that a traced function changed.  Each call of a compiled function reads the settings, so `modes`
+reads them in the quickest public way: through the properties of `jax.config`, 0.1 µs each, which follow this thread's
+context managers (`jax.default_matmul_precision("float32")`).
 """
 
 from collections.abc import Callable

@@ -1,9 +1,10 @@
-"""face: a decorator of classes; `@face("elu")` writes an nn module's constructor, and a `forward` that calls F.elu.
+"""face: a decorator that writes an nn module's constructor and, from a function's name (`@face("elu")`), its forward.
 
-The class body is the row of a table: its annotated names are the constructor's arguments, in their order and with
-their defaults, and the attributes that `forward` passes on by name.  Type checkers read it as a dataclass, `inspect`
-sees the signature.  It is not a dataclass, because a module compares by identity and has no fields that others may walk
-over.  (PyTorch writes each of these modules out: torch/nn/modules/activation.py, pooling.py, padding.py, loss.py.)
+`forward` calls the function of that name in nn.functional.  The class body is the row of a table: its annotated names
+are the constructor's arguments, in their order and with their defaults, and the attributes that `forward` passes on by
+name.  Type checkers read it as a dataclass, `inspect` sees the signature.  It is not a dataclass, because a module
+compares by identity and has no fields that others may walk over.  (PyTorch writes each of these modules out:
+torch/nn/modules/activation.py, pooling.py, padding.py, loss.py.)
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""MultiheadAttention: attention of several heads, with its projections (PyTorch: torch/nn/modules/activation.py)."""
+"""MultiheadAttention: the module of attention with several heads (PyTorch: torch/nn/modules/activation.py)."""
 
 from typing import Any, ClassVar
 

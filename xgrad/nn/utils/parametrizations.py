@@ -1,4 +1,4 @@
-"""orthogonal, weight_norm, spectral_norm: parametrizations of weights (PyTorch: torch/nn/utils/parametrizations.py).
+"""orthogonal, weight_norm, spectral_norm: parametrize a module's weight (PyTorch: torch/nn/utils/parametrizations.py).
 
 `parametrize.remove_parametrizations` removes them.
 """

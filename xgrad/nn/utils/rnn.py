@@ -1,4 +1,4 @@
-"""Pads or packs sequences of different lengths: PackedSequence, pad_sequence (PyTorch: torch/nn/utils/rnn.py).
+"""PackedSequence, pad_sequence, ...: pack or pad sequences of different lengths (PyTorch: torch/nn/utils/rnn.py).
 
 A packed batch has the elements of all sequences in one tensor, in the order of their time steps, so that nothing is
 computed for padding:

@@ -1,1 +1,1 @@
-"""Operators that make tensors from sizes, numbers and the user's data; casts, transfers and copies."""
+"""xgrad.ops.create: operators that make tensors from sizes, numbers and users' data; casts, transfers and copies."""

@@ -1,4 +1,4 @@
-"""zeros, full, arange, linspace, eye, ...: tensors made from sizes, with their `_like` and `new_` forms.
+"""zeros, full, arange, linspace, eye, ...: make tensors from sizes and numbers; also the `_like` and `new_` forms.
 
 Cached programs make and place the results; the host makes the first constants (host_first.py).  xgrad owns them, so
 the first in-place write needs no copy, and no large tensor is made on one device and transferred to another.

@@ -1,4 +1,4 @@
-"""The advanced index behind `x[...]`: `index`, which reads by index tensors and masks, and `index_put`, which writes.
+"""index, index_put: read and write elements by index tensors and masks, for `x[...]` and `x[...] = value`.
 
 The gradient of reading scatter-adds, so duplicates accumulate; only the index is saved.
 """

@@ -1,4 +1,4 @@
-"""masked_fill, masked_scatter, masked_select and nonzero: elements where a tensor is true, and their indices.
+"""masked_fill, masked_select, nonzero, ...: fill and read elements where a mask is true, and find their indices.
 
 Where a result's size depends on values, the host reads these (one byte an element); a trace raises an error.
 """

@@ -1,1 +1,1 @@
-"""Operators of linear algebra: products, decompositions, solvers (PyTorch: torch.linalg, LinearAlgebra.cpp)."""
+"""xgrad.ops.linalg: operators for products, decompositions and solvers (PyTorch: torch.linalg, LinearAlgebra.cpp)."""

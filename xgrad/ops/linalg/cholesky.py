@@ -1,4 +1,4 @@
-"""cholesky, cholesky_ex, cholesky_inverse, cholesky_solve: the Cholesky decomposition, and solving with its factor.
+"""cholesky, cholesky_ex, cholesky_inverse, cholesky_solve: decompose a positive-definite matrix, solve with the factor.
 
 The gradient saves the factor (PyTorch: cholesky_backward, FunctionsManual.cpp).
 """

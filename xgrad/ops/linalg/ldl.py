@@ -1,8 +1,9 @@
-"""xgrad.linalg: LDL decompositions of symmetric and Hermitian indefinite matrices, with Bunch-Kaufman pivoting.
+"""linalg.ldl_factor, ldl_solve: LDL decompositions of symmetric and Hermitian matrices, and solving with them.
 
-JAX has no LDL decomposition.  This is LAPACK's choice of pivots (sytf2 and hetf2, lower triangle; Bunch and Kaufman,
-Math.  Comp. 31, 1977) in a loop over columns, each step a fixed number of vector operations: a block of two pivots
-takes two columns, and is marked by a negative pivot for both.  The decomposition has no gradient, as in PyTorch.
+JAX has no LDL decomposition.  The matrices may be indefinite.  This is LAPACK's choice of pivots (sytf2 and hetf2,
+lower triangle; Bunch and Kaufman, Math.  Comp. 31, 1977) in a loop over columns, each step a fixed number of vector
+operations: a block of two pivots takes two columns, and is marked by a negative pivot for both.  The decomposition has
+no gradient, as in PyTorch.
 """
 
 from functools import partial

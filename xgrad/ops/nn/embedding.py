@@ -1,4 +1,7 @@
-"""embedding, embedding_bag: read rows of a weight by number; one_hot (PyTorch: Embedding.cpp, EmbeddingBag.cpp)."""
+"""embedding, embedding_bag: read rows of a weight, or reduce them in bags; one_hot makes one-hot vectors of classes.
+
+(PyTorch: Embedding.cpp, EmbeddingBag.cpp.)
+"""
 
 import warnings
 from functools import partial

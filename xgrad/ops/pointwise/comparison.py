@@ -1,4 +1,4 @@
-"""eq, lt, isclose, isnan, isin, logical_and, bitwise_or, ...: operators whose results have no gradient.
+"""eq, lt, isclose, isnan, isin, logical_and, bitwise_or, ...: compare, test or combine elements, without a gradient.
 
 An in-place form on a tensor with a history makes the gradient zero.  (PyTorch: TensorCompare.cpp, BinaryOps.cpp.)
 """

@@ -1,4 +1,4 @@
-"""quotient, arctan2, unit, ...: functions of JAX arrays that stay right for extreme numbers, for operators' formulas.
+"""quotient, arctan2, unit, ...: JAX functions that stay right for huge and tiny numbers, for operators to compute with.
 
 JAX's derivative of a quotient has 1 / b², which over- or underflows where the result does not, and XLA makes
 a / (b * b) of two divisions.  Of complex functions XLA forgets the sign of a zero, which says on which side of a

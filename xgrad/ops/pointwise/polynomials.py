@@ -1,4 +1,4 @@
-"""xgrad.special: Chebyshev, Hermite, Laguerre, Legendre polynomials; each element may have another degree.
+"""Declares xgrad.special's Chebyshev, Hermite, Laguerre and Legendre polynomials, with a degree for each element.
 
 One recurrence computes them all, and their derivatives to any order: the d-th derivative of
 

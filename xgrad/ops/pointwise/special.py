@@ -1,4 +1,4 @@
-"""xgrad.special: entr, erfcx, log_ndtr, zeta, ..., which have no torch.* name; and the incomplete gamma functions.
+"""Declares functions of xgrad.special (entr, erfcx, log_ndtr, zeta, ...), and the incomplete gamma functions.
 
 Most are `jax.scipy.special`'s under PyTorch's names, with PyTorch's derivatives where jax's differ, and mended where
 jax's values are wrong.  (PyTorch: torch/special.)

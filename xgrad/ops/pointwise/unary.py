@@ -1,4 +1,4 @@
-"""Pointwise functions of one array (exp, sin, abs, round, ...), most of them declared from a table.
+"""Declares pointwise functions of one array (exp, sin, abs, round, ...), most of them from a table.
 
 Functions whose derivative is simplest in terms of their result save that, as PyTorch does; the others save their input
 and are differentiated by JAX.  (PyTorch: UnaryOps.cpp.)

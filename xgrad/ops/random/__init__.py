@@ -1,1 +1,1 @@
-"""Operators with random numbers: rand, normal, multinomial, bernoulli, dropout and their like, and their keys."""
+"""xgrad.ops.random: operators with random numbers (rand, normal, multinomial, dropout, ...), and their keys."""

@@ -1,4 +1,4 @@
-"""binomial, gumbel_softmax: draw numbers of successes, and categories as vectors through which gradients flow.
+"""binomial, gumbel_softmax: draw binomial numbers, and draw categories as vectors through which gradients flow.
 
 (PyTorch: Distributions.cpp, torch/nn/functional.py.)
 """

@@ -1,4 +1,4 @@
-"""gradient, trapezoid, cumulative_trapezoid: differences and sums that approximate derivatives and integrals.
+"""gradient, trapezoid, cumulative_trapezoid: approximate derivatives by differences, and integrals by sums.
 
 (PyTorch: aten/src/ATen/native/Integration.cpp, and gradient of ReduceOps.cpp; `diff` is with the scans.)
 """

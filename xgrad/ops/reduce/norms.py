@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices: norm, dist, cdist, renorm, linalg.norm, linalg.vector_norm, linalg.matrix_norm.
+"""norm, dist, cdist, renorm, linalg.norm, linalg.vector_norm, ...: compute norms of vectors, matrices, differences.
 
 Derivatives are PyTorch's subgradients: 0 where a norm is 0, and the largest elements share the infinity norm's evenly.
 They are built into the function with `jnp.where`, so that they hold in forward mode and in second order as well.

@@ -1,4 +1,4 @@
-"""Padding, and rearrangements of channels and positions: pad, unfold, fold, pixel_shuffle, channel_shuffle.
+"""pad, unfold, fold, pixel_shuffle, channel_shuffle, ...: pad arrays, cut patches, rearrange channels and positions.
 
 All are linear in the input: their gradients save nothing.
 """

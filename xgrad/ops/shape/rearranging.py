@@ -1,4 +1,4 @@
-"""clone, repeat, tile, flip, rot90, roll, tril, triu, diag, ...: operators that copy elements to other places.
+"""clone, repeat, tile, flip, rot90, roll, tril, triu, diag, ...: operators that copy elements to other positions.
 
 All are linear with constant coefficients, so none saves its input: backward is the function's transpose (`transposed`).
 """

@@ -1,4 +1,4 @@
-"""Dataset, TensorDataset, Subset, ...: samples by index or one after the other (PyTorch: torch/utils/data/dataset.py).
+"""Dataset, TensorDataset, Subset, ...: give samples by index or as a stream (PyTorch: torch/utils/data/dataset.py).
 
 Beside PyTorch's methods some have `_collated_samples(indices)`, the batch of these samples in one read of each tensor,
 or None where samples have to be read one by one.  A subclass with a `__getitem__` of its own is read one by one.
