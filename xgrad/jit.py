@@ -1,4 +1,4 @@
-"""torch.jit's decorators (`script`, `trace`, ...), which return their function as it is; `xgrad.compile` compiles.
+"""xgrad.jit: torch.jit's decorators (`script`, `trace`, ...), which return the function as it is, for PyTorch code.
 
 Code that is written for TorchScript is Python too, and runs as such: `script` and `trace` return what they are
 given, and the marks (`ignore`, `unused`, `export`, `Final`) mark nothing.  Saved TorchScript files cannot be read.

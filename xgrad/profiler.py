@@ -1,4 +1,4 @@
-"""xgrad.profiler: torch.profiler's names for `xgrad.autograd.profiler` (PyTorch: torch/profiler/profiler.py)."""
+"""xgrad.profiler: offers `xgrad.autograd.profiler` under torch.profiler's names (torch/profiler/profiler.py)."""
 
 import time
 from collections.abc import Callable, Iterable

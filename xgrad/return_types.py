@@ -1,4 +1,4 @@
-"""The named tuples that operators with several results return, such as `max(dim)`, as in torch.return_types.
+"""Defines the named tuples that operators with several results return, such as `max(dim)`, as in torch.return_types.
 
 >>> import xgrad
 >>> values, indices = xgrad.tensor([3.0, 1.0, 2.0]).sort()

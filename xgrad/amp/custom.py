@@ -1,4 +1,4 @@
-"""custom_fwd, custom_bwd: decorators that run a custom Function under autocast (PyTorch: amp/autocast_mode.py)."""
+"""custom_fwd, custom_bwd: decorate methods of an `autograd.Function` for use under autocast (PyTorch: torch/amp)."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""no_grad, enable_grad, set_grad_enabled, inference_mode and smaller modes: context managers and decorators.
+"""no_grad, enable_grad, inference_mode, ...: context managers and decorators that switch autograd's recording.
 
 Invariant: each belongs to its thread, and is as it was before when the block or the decorated function ends, by an
 exception too (PyTorch: torch/autograd/grad_mode.py, torch/utils/_contextlib.py).

@@ -1,4 +1,4 @@
-"""xgrad.autograd.graph: Node, get_gradient_edge, hooks on saved tensors and gradients (PyTorch: autograd/graph.py)."""
+"""xgrad.autograd.graph: Node, get_gradient_edge, and hooks on saved tensors and gradients (PyTorch: torch/autograd)."""
 
 import abc
 from collections.abc import Callable, Sequence

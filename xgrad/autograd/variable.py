@@ -1,6 +1,6 @@
-"""Variable: PyTorch's name, before 0.4, of a tensor with history (PyTorch: torch/autograd/variable.py).
+"""Variable: the class that wrapped tensors before PyTorch 0.4, for old code (PyTorch: torch/autograd/variable.py).
 
-Every tensor is an instance of it, as `isinstance` says; a call of it returns an alias of a tensor, as a leaf.
+`Variable(x)` returns a tensor, a leaf with the values of `x`; for `isinstance` every tensor is a `Variable`.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Functions that raise, set or preserve tensors' version counters (PyTorch: torch/autograd/grad_mode.py)."""
+"""Functions that increase, set or preserve tensors' version counters (PyTorch: torch/autograd/grad_mode.py)."""
 
 from collections.abc import Iterable
 from typing import Any

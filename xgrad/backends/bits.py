@@ -1,8 +1,8 @@
-"""Bits: the jaxpr pass by which `xgrad.Backend(random=...)` replaces JAX's random bits, by a generator or function.
+"""Bits: has an `xgrad.Backend`'s programs draw random bits by its own generator (`random=`), not by JAX's.
 
-Programs draw from a key, by `jax.random`, whose distributions are all made of the primitive `random_bits`.  The pass
-puts another generator, or the user's function, in its place.  Keys are split as ever: seeds and checkpoints are the
-same.
+It is a pass over jaxprs.  Programs draw from a key, by `jax.random`, whose distributions are all made of the primitive
+`random_bits`.  The pass puts another generator, or the user's function, in its place.  Keys are split as ever: seeds
+and checkpoints are the same.
 """
 
 from collections.abc import Callable

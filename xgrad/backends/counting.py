@@ -1,4 +1,4 @@
-"""Counting: the part of an `xgrad.Backend`'s Runtime that counts programs and transfers for reports and the clock."""
+"""Counting: base class of `Runtime` (runtime.py) that counts a backend's programs and transfers, for its reports."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Report: what an `xgrad.Backend` did in a block: launches, programs, copies, fallbacks, memory, and an estimated time.
+"""Report: counts what an `xgrad.Backend` did in a `with` block (launches, programs, copies, ...); estimates the time.
 
 The time is what the compiler of the backend's target says, or a roofline over XLA's own cost analysis of each program,
 with the numbers of the backend's `Cost`.  The compiler is asked when the estimate is read, not while the block runs.

@@ -1,9 +1,10 @@
-"""Passes: applies the passes of an `xgrad.Backend` (passes.py) to each of its programs before it is lowered.
+"""Passes: applies the jaxpr passes given to `xgrad.Backend(passes=...)` to each of its programs, before it is lowered.
 
     program's function ──make_jaxpr──► closed jaxpr ──pass──► closed jaxpr ──pass──► ... ──► lowered by jax.jit
 
-It is done within JAX's trace of the program, so once for each choice of shapes and dtypes.  A pass with the attribute
-`stablehlo = True` gets and returns the text of a StableHLO module in place of a closed jaxpr.
+`passes.py` has such passes.  They are applied within JAX's trace of the program, so once for each choice of shapes and
+dtypes.  A pass with the attribute `stablehlo = True` gets and returns the text of a StableHLO module in place of a
+closed jaxpr.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Finds devices, bytes and shardings of arrays that an `xgrad.Backend` divides among its devices; XLA divides the work.
+"""Tells how an `xgrad.Backend`'s arrays lie on several of its devices: which devices, bytes on each, sharding.
 
     on=["cpu:0", "cpu:1"]     pod:0, pod:1
     x                         NamedSharding(mesh, P("data")) of JAX's devices   ◄─►   the place's `layout`

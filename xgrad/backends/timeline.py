@@ -1,4 +1,4 @@
-"""Timeline: shows when an `xgrad.Backend`'s programs and transfers would run: as a table, picture or Perfetto trace."""
+"""Timeline: shows when an `xgrad.Backend`'s programs and transfers would run, as a table, picture or Perfetto trace."""
 
 import os
 from typing import Any

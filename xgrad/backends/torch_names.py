@@ -1,7 +1,8 @@
-"""xgrad.backends.cudnn, mps, ...: switches of PyTorch's libraries, kept without effect: XLA picks its kernels itself.
+"""Makes the modules xgrad.backends.cudnn, mps, mkl, ..., whose switches and functions have no effect here.
 
-`xgrad.backends.cudnn.benchmark = True` is a line of much PyTorch code.  `_TABLE` gives each module's switches with
-their first values, and its functions, marked by "()", with what they return.  (PyTorch: torch/backends.)
+XLA picks its kernels itself; but `xgrad.backends.cudnn.benchmark = True` is a line of much PyTorch code.  `_TABLE`
+gives each module's switches with their first values, and its functions, marked by "()", with what they return.
+(PyTorch: torch/backends.)
 """
 
 import contextlib

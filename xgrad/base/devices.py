@@ -1,4 +1,4 @@
-"""xgrad.device, and the conversion of PyTorch's device strings to `jax.Device`s and `jax.sharding.Sharding`s.
+"""Defines `xgrad.device`, and converts PyTorch's device strings to `jax.Device`s and `jax.sharding.Sharding`s.
 
 `"cpu"`, `"gpu:0"` or `"cuda:0"`, `"tpu:3"`, `"xla"` (the default device), a `jax.Device`, or a multi-device
 `jax.sharding.Sharding` are accepted wherever a device is; within `with xgrad.mesh(...)` a `PartitionSpec` too.

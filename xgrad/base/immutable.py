@@ -1,4 +1,4 @@
-"""Immutable: the base of `dtype`, `device`, `finfo` and `iinfo`: their attributes cannot be set (PyTorch: THPDtype)."""
+"""Immutable: base class of `dtype`, `device`, `finfo`, `iinfo`, whose attributes can't be set (PyTorch: THPDtype)."""
 
 from typing import Any
 

@@ -1,6 +1,7 @@
-"""Table: labelled rows of cells, laid out as aligned text, as HTML and for the package rich; and numbers as text.
+"""Table: lays out labelled rows of cells as aligned text, as HTML or for the package rich, for xgrad's reports.
 
-Reports fill it: comparison/, conformance/, backends/, chips/, viz/.
+The reports are in comparison/, conformance/, backends/, chips/, viz/.  `number`, `seconds` and `size` turn numbers into
+text.
 """
 
 from collections.abc import Sequence

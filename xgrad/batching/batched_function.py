@@ -1,4 +1,4 @@
-"""apply_batched: runs a custom autograd.Function in vmap, by its `vmap` method or by mapping forward, backward and jvp.
+"""apply_batched: runs a user's autograd.Function in vmap, by its `vmap` method or by mapping forward, backward and jvp.
 
 The rule runs one level down, where the operators that it calls are recorded; at the level of the entries the Function
 is recorded as itself, with its own backward (PyTorch: torch/_functorch/autograd_function.py).

@@ -1,4 +1,4 @@
-"""BatchedTensor: a tensor inside of `func.vmap`, and how an operator maps over it.
+"""BatchedTensor: stands for one entry of a batch inside of `func.vmap`, and runs operators on the whole batch.
 
     vmap(f)(x), x of shape (B, 3)               inside of f
     x ── Tensor (B, 3)                          x ── BatchedTensor (3) ──value──► Tensor (B, 3)

@@ -1,4 +1,4 @@
-"""asked: traces a compiled function, a lazy block or a plain function as a program for an `xgrad.target`'s compiler.
+"""asked: turns a user's function, or the last lazy program, into a program for a chip's compiler (`xgrad.target`).
 
 Each is traced anew, for the target's platform, because the programs of a step that has run have the forms and shardings
 of the devices here.  Nothing is run, and no tensor, gradient, state or generator is changed.

@@ -1,4 +1,4 @@
-"""ChipReport: what a chip's compiler says of a program, in words: does it fit, what is heavy, donated or moved."""
+"""ChipReport: shows a program's memory, heavy parts, exchanges and lost donations, as a chip's compiler sees them."""
 
 from dataclasses import asdict
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""The command line: `python -m xgrad COMMAND`.  Each command is a module with `add_arguments` and `run`.
+"""Runs the command line `python -m xgrad COMMAND`; each command is a module with `add_arguments` and `run`.
 
 Exit codes: 0: the command succeeded; 1: the command ran and found something wrong; 2: the command line was wrong, and
 the usage was printed; 130: the user interrupted it.

@@ -1,7 +1,7 @@
-"""`python -m xgrad demo --hosts`: the demo's training over several processes, data-parallel.
+"""Trains the demo in several processes, each with its part of the data: `python -m xgrad demo --hosts`.
 
-Each process makes its own part of every batch, and all run the same steps on the tensors of all.  Parameters lie on
-each device; XLA adds their gradients up where the loss is differentiated.  The first process prints.
+Each process makes its own part of every batch, and all run the same steps on the tensors that these parts make up.
+Parameters lie on each device; XLA adds their gradients up where the loss is differentiated.  The first process prints.
 
     --hosts 2                                        two processes on this machine, on its CPU
     --hosts 2 --host 0 --coordinator 10.0.0.1:1234   one of two machines; the other one says --host 1

@@ -1,8 +1,8 @@
-"""Finds installed packages whose versions do not fit together, by their metadata; nothing is imported.
+"""Finds installed packages whose versions do not fit together, by their metadata, for `python -m xgrad doctor`.
 
-Each package's own requirements are the source: jax says which jaxlib, numpy and plugins it takes, Flax which jax.
-Invariant: this module runs, and reports, even if a package is missing or too old: it imports only Python's own library.
-`import xgrad` asks it when importing JAX fails.
+Nothing is imported.  Each package's own requirements are the source: jax says which jaxlib, numpy and plugins it takes,
+Flax which jax.  Invariant: this module runs, and reports, even if a package is missing or too old: it imports only
+Python's own library.  `import xgrad` asks it when importing JAX fails.
 """
 
 import re

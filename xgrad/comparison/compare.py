@@ -1,8 +1,8 @@
-"""xgrad.compare: runs a function with views tracked by replay and by strides; compares results, programs, time, memory.
+"""xgrad.compare: runs a function with views tracked as operations and as strides; compares values, programs, time.
 
-The two ways are the replay path and the geometry path.  Invariants: both run on fresh copies of the same inputs, with
-the same random numbers and the same cotangents; timed runs and compiles take turns, A B B A, so that a machine that
-slows down slows both; compiles find no cache.
+The two ways are the replay path and the geometry path (views/tracking.py).  Invariants: both run on fresh copies of the
+same inputs, with the same random numbers and the same cotangents; timed runs and compiles take turns, A B B A, so that
+a machine that slows down slows both; compiles find no cache.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Shows the `Findings` of `xgrad.compare`: as text, as HTML, through rich, and as bars.
+"""Shows the result of `xgrad.compare` (`Findings`) as text, as HTML, by the package rich, and as bars.
 
 The rows are made once; `xgrad/base/table.py` lays them out.
 """

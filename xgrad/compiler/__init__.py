@@ -1,4 +1,4 @@
-"""xgrad.compile: a whole step (forward, backward, in-place updates, optimizer, random numbers) as one XLA program.
+"""xgrad.compile: compiles a whole step (forward, backward, in-place updates, optimizer, random numbers) to one program.
 
 reached_tensors.py   one run on tracers, and the tensors, arrays and generators from outside that it uses
 overlay.py           the attributes of tensors that only the tracing thread sees

@@ -1,4 +1,4 @@
-"""Rehearsal, Keeping: let a function run on copies of its tensors, and restore the Python containers that it changed.
+"""Rehearsal lets a function run on copies of its tensors; Keeping restores the Python containers that it changed.
 
 `xgrad.compile(verify=True)` uses both for its eager run (verify.py); chips/programs.py uses Keeping alone.
 

@@ -1,4 +1,4 @@
-"""CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why.
+"""CompiledFunction: the function that `xgrad.compile` returns; a call finds its program, or traces one and says why.
 
 More than 450 lines: what `xgrad.compile` takes and promises is said in one place.
 """

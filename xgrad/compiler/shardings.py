@@ -1,4 +1,4 @@
-"""Puts a compiled function's tensors at `in_shardings` and `out_shardings`; finds the shardings of its other results.
+"""Applies xgrad.compile's `in_shardings` and `out_shardings` to a function's tensors; finds other results' shardings.
 
 A storage that the function writes, and the gradient of a tensor, keep their storage's sharding: XLA would choose
 another.  A program on a mesh leaves arrays without a placement as a copy on each device.

@@ -1,4 +1,4 @@
-"""Traced: the result of xgrad.compile's trace as data; an `Entry`, a compiled program with guards, is built from it."""
+"""Traced: holds the result of a trace of xgrad.compile; an `Entry`, a program with its guards, is built from it."""
 
 from typing import Any, NamedTuple
 

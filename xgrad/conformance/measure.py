@@ -1,4 +1,4 @@
-"""Measures how far a conformance check's results are from the reference, in roundings of their dtype.
+"""Measures for `xgrad conform` how far a device's results are from the reference, in roundings of their dtype.
 
 `compare` says if that is within what is allowed.  An error is the largest difference of an element, over the largest
 element of the reference (1 if that is smaller), over the dtype's epsilon.  Integers and bools must be equal.

@@ -1,4 +1,4 @@
-"""Conformance checks of random numbers: a seed must give the same numbers again, and the same as on the CPU.
+"""Tests a device's random numbers, for `xgrad conform`: a seed must give the same numbers again, and as on the CPU.
 
 A backend that draws random bits by a generator of its own is compared with itself only.
 """

@@ -1,4 +1,4 @@
-"""Report: a device's conformance results (`python -m xgrad conform`) as a table, as JSON and as an HTML page."""
+"""Report: shows a device's conformance results (`python -m xgrad conform`) as a table, as JSON and as an HTML page."""
 
 from typing import Any
 

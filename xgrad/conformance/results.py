@@ -1,4 +1,4 @@
-"""Results: the rows of a conformance run, with its device, versions and selection; report.py shows them."""
+"""Results: holds the rows of a conformance run (`python -m xgrad conform`), with its device and versions."""
 
 from collections import Counter
 from typing import Any

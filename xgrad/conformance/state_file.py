@@ -1,4 +1,4 @@
-"""StateFile: the JSON file of a conformance run, written after each row, from which an interrupted run goes on.
+"""StateFile: writes a conformance run's rows to a JSON file, so that an interrupted `xgrad conform` can go on.
 
     {"format": 1, "device": "cpu", ...,  the facts
      "complete": false,

@@ -1,4 +1,4 @@
-"""Conformance checks of transfers: arrays that go to a device and come back must be equal, with the signs of zeros."""
+"""Tests transfers to a device and back, for `xgrad conform`: arrays must stay equal, with the signs of zeros."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Checks operators' static arguments: an int is not a float, and a bool not a number, as in PyTorch's signatures.
+"""Checks the types of operators' static arguments as PyTorch does: an int is not a float, and a bool not a number.
 
 A kernel is found by its static arguments, and 2.0 == 2 and 1 == True are one key: a value of the wrong kind would find
 the kernel of the value that it equals.  So the public function checks the kinds first (with `checked` only if a value

@@ -1,4 +1,4 @@
-"""name_of: names an operator's autograd node as PyTorch does (`SumBackward1`), where it depends on the arguments.
+"""name_of: gives autograd nodes PyTorch's names (`SumBackward1`), where these depend on the call's arguments.
 
 PyTorch numbers the overloads of an operator (tools/autograd/derivatives.yaml); here some overloads are static
 arguments, or arguments that are numbers.  Other names follow from the operator's, or stand in its declaration

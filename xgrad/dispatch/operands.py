@@ -1,4 +1,4 @@
-"""Converts array arguments of operators, NumPy's and JAX's arrays among them, to Tensors or Python numbers."""
+"""Converts an operator's array arguments (tensors, NumPy's and JAX's arrays) to Tensors or Python numbers."""
 
 from typing import Any
 

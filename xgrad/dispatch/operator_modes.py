@@ -1,4 +1,4 @@
-"""OperatorMode: a `with` block whose methods get each operator and each view before it runs.
+"""OperatorMode: a `with` block that gets each operator and view before it runs (PyTorch: TorchDispatchMode).
 
     call(op, ...) ──► state.operator_mode.call ──► mode.run ──► the mode around it ... ──► call(op, ...)
 

@@ -1,4 +1,4 @@
-"""OperatorNode: the autograd node of a recorded operator: it holds saved values and runs the backward.
+"""OperatorNode: the autograd node of an operator, which holds the values that it saved and runs its backward.
 
 There is one subclass for each operator, made when it is first recorded, under PyTorch's name (MulBackward0).  Its
 attributes `_saved_<argument>` and `_raw_saved_<argument>` are in saved_attributes.py.

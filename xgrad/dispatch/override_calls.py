@@ -1,7 +1,8 @@
-"""Calls `__xgrad_function__` (as `__torch_function__`) of arguments' classes, and puts functions' names in errors.
+"""Lets arguments' classes override a function, by `__xgrad_function__`; puts the function's name in its errors.
 
-An operator calls it (overrides.py) if an argument's class has one, and passes its public function, with the arguments
-of the user's call.  Composites are Python functions over operators.  `replace_composites` wraps most of them:
+An operator calls `__xgrad_function__` (PyTorch: `__torch_function__`) if an argument's class has one, and passes its
+public function, with the arguments of the user's call.  Composites are Python functions over operators.
+`replace_composites` wraps most of them:
 * most that take tensors, in four tables (`_TABLES`), test their arguments first (0.15 µs) and name their errors;
 * other functions, and methods, only name their errors.  Some methods accept NumPy's names of arguments too.
 Composites that make one view are not wrapped, as `view.try_view` tests for them, nor are the commonest (`add`, ...).

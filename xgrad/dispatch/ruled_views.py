@@ -1,4 +1,4 @@
-"""ruled: makes views by the rules of the tensor's backend, `xgrad.Backend(views=...)`, for dispatch/view.py.
+"""ruled: makes a tensor's views as its backend, `xgrad.Backend(views=...)`, says, for dispatch/view.py.
 
 A rule gives a view steps of its own; says that it costs nothing ("free"), is a copy, or is tracked by "replay" or by
 "geometry"; or refuses it.  `dispatch/view.py` calls `ruled` only once a backend with rules is in use.  Operators that

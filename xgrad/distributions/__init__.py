@@ -1,4 +1,4 @@
-"""Probability distributions with gradients (PyTorch: torch.distributions).
+"""xgrad.distributions: probability distributions with gradients (PyTorch: torch.distributions).
 
 Densities are written with xgrad's operators, and do not wrap a JAX library: so they are recorded, compiled and lazy
 like any other code, in any order of derivative.  Numbers are drawn from xgrad's generator; `rsample` of gamma variates

@@ -1,4 +1,4 @@
-"""Distributions of numbers in an interval: Kumaraswamy, the continuous Bernoulli, and von Mises on the circle."""
+"""Kumaraswamy, ContinuousBernoulli, VonMises: distributions of numbers in an interval, or of angles."""
 
 import math
 from collections.abc import Sequence

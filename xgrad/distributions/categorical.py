@@ -1,4 +1,4 @@
-"""Categorical, OneHotCategorical, Multinomial: draws of categories as an index, a one-hot vector, or counts."""
+"""Categorical, OneHotCategorical, Multinomial: distributions whose draws are indices, one-hot vectors, or counts."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,7 @@
-"""Constraints: classes that check a distribution's parameters and values (PyTorch: torch.distributions.constraints).
+"""Constraints: classes that check a distribution's parameters and values (PyTorch: torch/distributions/constraints.py).
 
 Each kind of constraint is a class; names without an underscore are PyTorch's for a class that takes bounds, or for the
-one instance of a class that takes none.  (PyTorch: torch/distributions/constraints.py.)
+one instance of a class that takes none.
 """
 
 from collections.abc import Callable, Sequence

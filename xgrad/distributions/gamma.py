@@ -1,4 +1,4 @@
-"""Gamma, Chi2, Beta, Dirichlet: all are drawn as gamma variates, in logarithms, with implicit gradients."""
+"""Gamma, Chi2, Beta, Dirichlet: distributions that are drawn from gamma variates, with implicit gradients."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""LogisticNormal: vectors of probabilities made of normal numbers (PyTorch: torch/distributions/logistic_normal.py)."""
+"""LogisticNormal: the distribution of probability vectors made from normal numbers (torch/distributions)."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""Transform, ComposeTransform, IndependentTransform: functions of random variables, with inverse and Jacobian."""
+"""Transform: base class of functions of random variables, with inverse and Jacobian; and functions made of others."""
 
 import math
 from typing import Any

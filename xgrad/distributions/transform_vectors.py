@@ -1,4 +1,4 @@
-"""Transforms of random vectors and matrices: to probabilities, Cholesky factors, positive definite matrices."""
+"""SoftmaxTransform, ...: map vectors or matrices to probabilities, Cholesky factors, positive definite matrices."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""ExpTransform, AffineTransform, ...: transforms of random numbers, with Jacobians (torch/distributions/transforms.py).
+"""ExpTransform, AffineTransform, ...: functions of random numbers, with Jacobians (torch/distributions/transforms.py).
 
 Transforms of numbers are here; transforms of parts of a tensor in `transform_parts`, of vectors and matrices in
 `transform_vectors`.

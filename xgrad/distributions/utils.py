@@ -1,4 +1,4 @@
-"""Helpers of the distributions: parameters, random numbers, logits (PyTorch: torch/distributions/utils.py)."""
+"""Helpers of the distributions: broadcast parameters, draw numbers, convert logits (torch/distributions/utils.py)."""
 
 import functools
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""The engine's part of `detect_anomaly`: tells where forward made a failing node, looks for NaN; logs executed nodes.
+"""Does the engine's work for `detect_anomaly`: tells where forward made a failing node, and looks for NaN.
 
-In anomaly mode each sequence number that a thread hands out is an `Origin`: an int with the stack at which it was
-handed out and the node that was being evaluated then.  So recording costs nothing while the mode is off, and every node
-with a number takes part.  `Node.metadata` shows them as `traceback_` and `parent_` (PyTorch:
-torch/csrc/autograd/anomaly_mode.cpp, python_anomaly_mode.cpp).
+It also logs the nodes that run.  In anomaly mode each sequence number that a thread hands out is an `Origin`: an int
+with the stack at which it was handed out and the node that was being evaluated then.  So recording costs nothing while
+the mode is off, and every node with a number takes part.  `Node.metadata` shows them as `traceback_` and `parent_`
+(PyTorch: torch/csrc/autograd/anomaly_mode.cpp, python_anomaly_mode.cpp).
 
 Invariant: numbers come from the thread's one counter in either mode, so nodes keep their order.
 """

@@ -1,4 +1,4 @@
-"""Autograd nodes without a derivative: `Error` raises in backward, `UndefinedGradBackward` gives no gradient.
+"""Autograd nodes without a derivative: in backward, `Error` raises, and `UndefinedGradBackward` returns no gradients.
 
 PyTorch: torch/csrc/autograd/functions/basic_ops.h.
 """

@@ -1,4 +1,4 @@
-"""GraphTask: the state of one call of backward or grad: dependencies, needed nodes, captures, callbacks.
+"""GraphTask: records for one call of backward or grad which nodes run, what each waits for, and what is returned.
 
 If `exec_info` is empty all nodes run.  Otherwise the *needed* nodes run, and the requested gradients are captured:
 `backward(inputs=)` marks nodes as needed, `grad(...)` captures (PyTorch: torch/csrc/autograd/graph_task.h).

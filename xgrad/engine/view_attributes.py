@@ -1,4 +1,4 @@
-"""Computes the attributes `_saved_<name>` of views' autograd nodes: sizes, dims, arguments, under PyTorch's names.
+"""Computes `grad_fn._saved_<name>` of views' autograd nodes (sizes, dims, ...), under PyTorch's names.
 
 Nothing is saved for them: `VIEWS` says how they follow from the shape of the viewed tensor and the arguments of the
 view operation (PyTorch: tools/autograd/derivatives.yaml).

@@ -1,1 +1,1 @@
-"""Runs operators' XLA programs: each at once, or, in an `xgrad.lazy` block, queued and many of them as one program."""
+"""Runs operators on JAX: each as a program of its own, or, in an `xgrad.lazy` block, many together as one program."""

@@ -1,4 +1,4 @@
-"""Counts the references to arrays, so that programs take no memory that others use; tells which arrays JAX has deleted.
+"""Counts the references to arrays, so that no program takes memory that others use; finds deleted arrays.
 
 No other module of the package counts references or asks arrays for `is_deleted`.  The counts at rest are measured once,
 by the expressions that are compared with them: they differ between releases of Python.

@@ -1,6 +1,6 @@
-"""Segments: cuts the operations that an `xgrad.lazy` block collected where they repeat, so each part compiles once.
+"""Segments: cuts an `xgrad.lazy` block's program where its operations repeat, so that each part compiles once.
 
-The operations wait in a queue, as its entries.  A part is one program, launched for each repetition.
+The operations that the block collects are the entries of a queue.  A part is one program, launched for each repetition.
 
     embed [layer layer layer layer] head, their backward [layer' layer' layer' layer'] ..., the optimizer's step
        one program, 4 times                  another one, 4 times

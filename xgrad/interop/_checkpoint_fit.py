@@ -1,4 +1,4 @@
-"""For orbax.py: compares a tree of tensors with an Orbax checkpoint, requests its arrays, and makes leaves of them.
+"""Compares a tree of tensors with an Orbax checkpoint, requests its arrays, makes tensors of them; for orbax.py.
 
 Invariant: everything is compared before anything is read (orbax casts to another dtype without a word), and read
 before anything is changed.

@@ -1,4 +1,4 @@
-"""Writes: puts a checkpoint's values into a tree, for `orbax.restore_into`: all writes are planned first, then done.
+"""Writes: puts a checkpoint's values into the user's tree, for `orbax.restore_into`; plans all writes before the first.
 
 Invariant: `plan` changes nothing, and raises for a leaf that can't be written; after it, `run` can fail half-way only
 on a device (for want of memory) or in a container of the user's own class.

@@ -1,4 +1,4 @@
-"""LinenModule: a Linen module of Flax as an `xgrad.nn.Module`, made by `interop.flax.wrap` (see `_wrapped.py`).
+"""LinenModule: wraps a Linen module of Flax as an `xgrad.nn.Module`, for `interop.flax.wrap` (see `_wrapped.py`).
 
 A Linen module is a function of trees of arrays, one for each collection.  "params" are the parameters, all others are
 buffers, and so are the streams of random keys:

@@ -1,4 +1,4 @@
-"""Checks that tensors can be written, and writes loaded values into them: for safetensors.py and _checkpoint_writes.py.
+"""Checks that tensors can be written, and writes loaded values into them, for safetensors.py and _checkpoint_writes.py.
 
 Callers check all tensors before they write the first: so a tensor that refuses the write leaves all as they were.
 """

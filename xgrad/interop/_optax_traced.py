@@ -1,4 +1,4 @@
-"""step: makes an optax optimizer's step inside of `xgrad.compile`, where it is part of the traced program.
+"""step: runs an optax optimizer's step inside of `xgrad.compile`, as part of the traced program, for optax.py.
 
 The state's tensors are tensors from outside, which the program replaces as it does parameters.  Work that must be done
 once and not in each call (the state begins from the parameters' values at the first step, and settles in its dtypes) is

@@ -1,8 +1,8 @@
-"""OperatorFunction: the `autograd.Function` of an operator that a user registered by `xgrad.library`.
+"""OperatorFunction: runs the backward formula and vmap rule that a user registered for an operator by `xgrad.library`.
 
-It runs the user's backward formula and rule for vmap.  Its arguments are the operator's tensors and a `Call` with all
-else (calls.py).  Tensors that the operator writes are outputs, marked as dirty: their new values have its node.
-(PyTorch: torch/_library/autograd.py.)
+It is an `autograd.Function`.  Its arguments are the operator's tensors and a `Call` with all else (calls.py).  Tensors
+that the operator writes are outputs, marked as dirty: their new values have its node.  (PyTorch:
+torch/_library/autograd.py.)
 """
 
 import warnings

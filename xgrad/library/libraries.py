@@ -1,4 +1,4 @@
-"""Library, define, impl: register operators by schema, and their kernels one by one (PyTorch: torch/library.py).
+"""Library, define, impl, register_autograd, ...: let users register operators and their kernels (torch/library.py).
 
 An operator that is defined this way is not a black box: without a registered derivative the operators that its kernel
 calls are recorded, as PyTorch's dispatcher does.

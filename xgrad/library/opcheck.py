@@ -1,4 +1,4 @@
-"""opcheck: tests a registered operator on sample arguments (PyTorch: torch/testing/_internal/optests)."""
+"""opcheck: tests an operator that a user registered, on sample arguments (PyTorch: torch/testing/_internal/optests)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

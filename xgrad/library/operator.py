@@ -1,4 +1,4 @@
-"""OpOverload: an operator that a user registered in `xgrad.library`: its schema, kernels, derivative, and its call.
+"""OpOverload: holds a user-registered operator's schema, kernels and derivative, and runs it, for `xgrad.library`.
 
     call ─► subclasses' overrides ─► autocast ─► bind ─┬─ no formula, not opaque: the kernel, recorded as any code
                                                        ├─ recording, vmap, tangents: a Function (formula.py) ─┐

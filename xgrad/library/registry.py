@@ -1,4 +1,4 @@
-"""Stores the operators that users register, and shows them as `xgrad.ops.ns.name` (PyTorch: torch/_ops.py)."""
+"""Stores the operators that users register by `xgrad.library`, and shows them in `xgrad.ops` (torch/_ops.py)."""
 
 from typing import TYPE_CHECKING, Any
 

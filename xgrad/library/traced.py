@@ -1,4 +1,4 @@
-"""Runs a registered operator in a trace of `xgrad.compile` or JAX: traces its kernel, or calls it back on the host.
+"""Runs a user-registered operator in a trace of xgrad.compile or JAX, by tracing its kernel or calling it on the host.
 
 A kernel that is made of operators is traced: it becomes part of the program, as fast as any code.  One that reads
 values (NumPy, `if x.sum() > 0`) cannot be; then the program calls it back on the host when it runs

@@ -1,4 +1,4 @@
-"""Module's methods that move and cast it in place: to, float, half, cpu (PyTorch: `Module._apply`, `Module.to`).
+"""Module.to, Module.float, Module.half, ...: move or cast a module in place (PyTorch: `Module._apply`, `Module.to`).
 
 Invariant: parameters and their gradients stay the same objects, whose `data` becomes another; buffers are replaced.
 """

@@ -1,4 +1,4 @@
-"""Adam and AdamW: steps scaled by moving averages of gradients and their squares (PyTorch: torch/optim/adam.py)."""
+"""Adam, AdamW: optimizers that scale steps by moving averages of gradients and squares (torch/optim/adam.py)."""
 
 from typing import Any, ClassVar
 

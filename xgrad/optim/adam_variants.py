@@ -1,4 +1,4 @@
-"""NAdam, RAdam, Adamax: Adam with Nesterov's momentum, a rectified start, a maximum (PyTorch: nadam.py, ...)."""
+"""NAdam, RAdam, Adamax: optimizers that vary Adam (PyTorch: torch/optim/nadam.py, radam.py, adamax.py)."""
 
 from typing import Any, ClassVar
 

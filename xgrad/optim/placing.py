@@ -1,4 +1,4 @@
-"""Puts tensors of an optimizer's state on their parameter's device, without compiling a program for each shape.
+"""Puts the tensors of an optimizer's state on the parameter's device, without compiling a program for each shape.
 
 `zeros_like` would compile one for each shape, 20 ms each, before the first step.
 """

@@ -1,4 +1,4 @@
-"""encoded, decoded: turn a value into the JSON in a file of `xgrad.save`, and back; storages are the file's tensors.
+"""Turns a value into the JSON in a file of `xgrad.save`, and back; tensors' arrays are stored beside the JSON.
 
 The file is a safetensors file whose metadata have, under "xgrad", a JSON object:
 

@@ -1,4 +1,4 @@
-"""as_torch and its parts: xgrad as a module named torch, for programs and packages that import torch themselves.
+"""as_torch: lets `import torch` find xgrad, for programs and packages that import torch themselves.
 
 enter.py             `as_torch()`: puts them into `sys.modules`, and takes them out again
 finder.py            finds torch and torch.nn, torch.optim, ... when they are imported

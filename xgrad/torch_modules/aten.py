@@ -1,4 +1,4 @@
-"""torch.ops.aten.add, torch.ops.aten.add.Tensor, ...: xgrad's operators by their names in ATen (torch/_ops.py)."""
+"""torch.ops.aten.add, torch.ops.aten.add.Tensor, ...: call xgrad's functions by names in ATen (torch/_ops.py)."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType

@@ -1,4 +1,4 @@
-"""torch.utils._pytree: trees of lists, tuples, named tuples, dictionaries, deques and registered classes.
+"""torch.utils._pytree under `as_torch()`: takes apart trees of lists, tuples, dictionaries, ..., and rebuilds them.
 
 As there, `None` and tensors are leaves, and a dictionary's values are in the order in which they were set (JAX sorts
 its keys): packages zip leaves.  A class that is registered is one of `jax.tree_util` too, whose trees xgrad's own

@@ -1,4 +1,4 @@
-"""Tables for the modules named torch.X under `as_torch()`: where in xgrad their names are, and which raise at use.
+"""Tables for the modules named torch.X under `as_torch()`: the place of each name in xgrad, and names that raise.
 
 A module torch.X shows xgrad.X if users may use that, so these tables have only what is elsewhere.  A name is looked up
 in ANSWERS, then in the module's HOMES in their order.

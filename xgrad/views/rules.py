@@ -1,4 +1,4 @@
-"""ViewRule, Rules: a user's functions by which an `xgrad.Backend` reads and writes views, from `Backend(views=...)`.
+"""ViewRule: lets an `xgrad.Backend` read and write views by its author's functions, given as `Backend(views=...)`.
 
 A rule has three functions: `read(root, *args)` shows a part, `write(root, new, *args)` puts new values into it, and
 `adjoint` is the transpose of `read`, which backward applies.  Together they make a `Ruled`, which is one of the

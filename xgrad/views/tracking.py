@@ -1,4 +1,4 @@
-"""tracking: a context manager that selects how new views are differentiated, by "replay" or by "geometry".
+"""tracking: a context manager by which new views are differentiated as operations, or by sizes and strides.
 
 Both ways give the same values and gradients.  They differ in the metadata of a view and its CopySlices, and so in the
 nodes of the graph and in the programs that backward runs:

@@ -1,4 +1,4 @@
-"""Reads and writes the windows of `unfold` along the first dimension by slices of blocks, without gather or scatter.
+"""Reads and writes the windows of `Tensor.unfold` along the first dimension by slices, not by gather and scatter.
 
     4 windows of 3 elements, step 2        blocks of 2      0 1 | 2 3 | 4 5 | 6 7 | 8 -
     0 1 2   2 3 4   4 5 6   6 7 8    =     the first 4 beside the last 4, cut to 3 elements

@@ -1,4 +1,4 @@
-"""Pictures of graphs, storages, backward and programs, for notebooks, papers and terminals.
+"""xgrad.viz: draws graphs, storages, backward passes and programs, for notebooks, papers and terminals.
 
     viz.graph(y)        the graph behind a tensor
     viz.storage(x)      the tensors that share a storage

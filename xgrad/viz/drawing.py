@@ -1,4 +1,4 @@
-"""Drawing: the result of each function of xgrad.viz: a picture in a notebook, a text in a terminal, files."""
+"""Drawing: the result of each function of xgrad.viz, shown in a notebook or as text in a terminal, or saved."""
 
 import os
 from html import escape

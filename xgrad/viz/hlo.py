@@ -1,4 +1,4 @@
-"""Reads XLA's optimized programs from the text that JAX gives of them, and draws them: fusions, their parts, bytes.
+"""Reads the text of XLA's optimized programs, and draws them for xgrad.viz, with fusions, their parts and bytes.
 
     %add_tanh_fusion = f32[32,16]{1,0} fusion(%dot, %b), kind=kLoop, calls=%fused_computation.5, metadata={op_name=...}
 

@@ -1,4 +1,4 @@
-"""Scene: a picture of xgrad.viz as data, before its layout: boxes, edges between them, and boxes with a scene inside.
+"""Scene: describes a picture of xgrad.viz before its layout, as boxes, edges, and boxes with a scene inside.
 
 Every picture of xgrad.viz is a scene.  `layout.py` gives it positions, `svg.py`, `dot.py` and `text.py` write it.
 Invariant: edges run between boxes of their own scene, and form no cycle.

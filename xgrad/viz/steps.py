@@ -1,4 +1,4 @@
-"""Simulates a backward without values, for `viz.backward`: lists which node runs, what arrives, what is released.
+"""Lists the steps of a backward for `viz.backward`, without values: which node runs, what arrives, what is released.
 
 The order is the engine's own: a GraphTask counts the dependencies and has the queue of nodes that are ready, as in
 engine/engine.py.  Gradients have no values here, so each is taken to be defined.

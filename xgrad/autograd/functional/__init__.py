@@ -1,4 +1,4 @@
-"""autograd.functional: Jacobians, Hessians, and their products with vectors (PyTorch: torch/autograd/functional.py)."""
+"""autograd.functional: computes Jacobians, Hessians and products with them (PyTorch: torch/autograd/functional.py)."""
 
 from ...base.missing import missing as _missing
 from .jacobians import hessian as hessian

@@ -1,4 +1,4 @@
-"""Finds lists, dictionaries and other containers below a guard of xgrad.compile or among arguments, and their paths."""
+"""Finds the containers (lists, dictionaries, ...) below a guard of xgrad.compile or in arguments, and paths to them."""
 
 from collections.abc import Iterator
 from typing import Any

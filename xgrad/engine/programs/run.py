@@ -1,4 +1,4 @@
-"""run: the engine's loop for `compiled_backward`: collects nodes, and runs them as programs when it needs arrays.
+"""run: the engine's loop for `compiled_backward`, which collects nodes and runs many of them as one XLA program.
 
 The order is the eager engine's, node for node.  A node with a formula is collected; its gradients are numbers that
 stand for values of the future program.  A *border* needs arrays, so the collected nodes are evaluated first, as one

@@ -1,4 +1,4 @@
-"""in_parts: splits a jaxpr into several functions, each run by a callback, for chains.py and chips/programs.py."""
+"""in_parts: cuts a jaxpr into functions, one for each list of its equations, for chains.py and chips/programs.py."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

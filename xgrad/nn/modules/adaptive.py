@@ -1,4 +1,4 @@
-"""AdaptiveLogSoftmaxWithLoss: a softmax over many classes in clusters (PyTorch: torch/nn/modules/adaptive.py)."""
+"""AdaptiveLogSoftmaxWithLoss: a loss over many classes, by a softmax in clusters (PyTorch: nn/modules/adaptive.py)."""
 
 from collections.abc import Sequence
 from itertools import pairwise

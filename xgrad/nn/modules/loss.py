@@ -1,4 +1,4 @@
-"""CrossEntropyLoss, MSELoss, ...: losses as modules that call nn.functional (PyTorch: torch/nn/modules/loss.py).
+"""CrossEntropyLoss, MSELoss, ...: modules that compute losses by nn.functional (PyTorch: torch/nn/modules/loss.py).
 
 `reduction` is "mean", "sum" or "none"; `size_average` and `reduce` are PyTorch's old names of these.  A weight is a
 buffer, so that `to` moves it and `state_dict` has it.

@@ -1,4 +1,4 @@
-"""xgrad.nn.modules.module: shows Module and global hooks where packages import them (torch/nn/modules/module.py)."""
+"""Imports Module and the global hooks, for packages that take them from here (PyTorch: torch/nn/modules/module.py)."""
 
 from ..hook_registration import register_module_backward_hook as register_module_backward_hook
 from ..hook_registration import register_module_buffer_registration_hook as register_module_buffer_registration_hook

@@ -1,4 +1,4 @@
-"""LayerNorm, RMSNorm, GroupNorm, LocalResponseNorm, CrossMapLRN2d: normalization of each sample.
+"""LayerNorm, RMSNorm, GroupNorm, LocalResponseNorm, CrossMapLRN2d: layers that normalize each sample by itself.
 
 (PyTorch: torch/nn/modules/normalization.py.)
 """

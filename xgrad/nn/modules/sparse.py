@@ -1,4 +1,4 @@
-"""Embedding and EmbeddingBag: a table of vectors, looked up by index (PyTorch: torch/nn/modules/sparse.py)."""
+"""Embedding, EmbeddingBag: layers that look up vectors by index in a table (PyTorch: torch/nn/modules/sparse.py)."""
 
 from typing import Any, Self
 

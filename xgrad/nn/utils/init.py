@@ -1,4 +1,4 @@
-"""skip_init: makes a module for values to be loaded, and restores the random state (torch/nn/utils/init.py)."""
+"""skip_init: makes a module whose values will be loaded, and leaves the random state alone (torch/nn/utils/init.py)."""
 
 import inspect
 from typing import Any

@@ -1,4 +1,4 @@
-"""weight_norm: has a hook compute a weight from norm and direction (PyTorch: torch/nn/utils/weight_norm.py).
+"""weight_norm: computes a weight from its magnitude and direction, by a hook (PyTorch: torch/nn/utils/weight_norm.py).
 
 `parametrizations.weight_norm` is the newer form; models and checkpoints of speech use this one.
 """

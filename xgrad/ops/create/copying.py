@@ -1,4 +1,4 @@
-"""copy_: copies into a tensor, with casts and transfers; copied, fit_recorded: copy or fit a gradient, recorded."""
+"""Tensor.copy_ casts, broadcasts and transfers; other operators here copy or fit gradients, for the engine."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""lobpcg: a few of the largest or smallest eigenpairs of a symmetric matrix, by products with it.
+"""lobpcg: computes a few of the largest or smallest eigenpairs of a symmetric matrix, by products with it.
 
 The locally optimal block preconditioned conjugate gradient method (A. Knyazev, SIAM J. Sci. Comput. 23, 2001): in each
 iteration the best approximations within span{X, W, P}, the vectors, their preconditioned residuals and the last

@@ -1,8 +1,8 @@
-"""Convolutions and their transposes (PyTorch: Convolution.cpp), all by `jax.lax.conv_general_dilated`.
+"""conv1d, conv_transpose1d, ...: convolutions and transposed ones by `jax.lax` (PyTorch: Convolution.cpp).
 
 Arrays are (batch, channels, *space), and the batch dimension may be missing.  Weights are (out, in / groups, *kernel),
-of a transposed convolution (in, out / groups, *kernel).  `conv_tbc` has layouts of its own.  A convolution is linear in
-the input and in the weight: each gradient saves only the other one.
+of a transposed convolution (in, out / groups, *kernel).  `conv_tbc` has layouts of its own.  All run
+`conv_general_dilated`.  A convolution is linear in the input and in the weight: each gradient saves only the other one.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""fractional_max_pool2d, fractional_max_pool3d: maxima of windows at random distances (Graham, arXiv:1412.6071).
+"""fractional_max_pool2d, fractional_max_pool3d: max pooling by windows at random places (Graham, arXiv:1412.6071).
 
 (PyTorch: FractionalMaxPool2d.cpp, FractionalMaxPool3d.cpp.)
 """

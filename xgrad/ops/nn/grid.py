@@ -1,4 +1,4 @@
-"""grid_sample: samples images at given places; affine_grid: makes such places (PyTorch: GridSampler.cpp)."""
+"""grid_sample samples images at given places; affine_grid computes such places (PyTorch: GridSampler.cpp)."""
 
 import math
 from functools import partial

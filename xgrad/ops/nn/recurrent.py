@@ -1,4 +1,4 @@
-"""Recurrent layers and their cells: rnn_tanh, rnn_relu, gru, lstm (PyTorch: RNN.cpp).
+"""Operators that run recurrent layers and their cells: rnn_tanh, rnn_relu, gru, lstm (PyTorch: RNN.cpp).
 
 A layer in one direction is one operator, a `lax.scan` over the time steps: neither the graph nor the compile time grows
 with the sequence.  The products of the inputs with their weight don't depend on the state, and are computed for all

@@ -1,4 +1,4 @@
-"""Arithmetic: + - * / // % and fused products, as functions, methods and Python's operators.
+"""Arithmetic operators: + - * / // % and fused products, as functions, methods and Python's operators.
 
 The operators save what PyTorch's save: sums nothing, products their factors.  `add`, `sub` and `div` are each two
 operators under one name: one for the commonest form, two arrays and no option, which has the shortest call path, and

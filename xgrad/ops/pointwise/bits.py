@@ -1,4 +1,4 @@
-"""signbit, copysign, frexp, ldexp of JAX arrays, from the bits of floating-point numbers, for the operators.
+"""signbit, copysign, frexp, ldexp: JAX's functions, except for float64 on a TPU, where they compute from the bits.
 
 JAX takes the bits of float64 as int64, whose shifts and masks a TPU's compiler refuses ("Binary op
 shift-right-arithmetic with different element types"); there they are uint64.

@@ -1,4 +1,4 @@
-"""pow, float_power, square, sqrt, rsqrt, reciprocal: powers and roots.
+"""Operators for powers and roots: pow, float_power, square, sqrt, rsqrt, reciprocal.
 
 `pow` is two operators under one name: a number for which PyTorch has a short cut is a static argument, any other an
 array, so that a loop over exponents compiles once.  Roots and reciprocals save their result.  (PyTorch: Pow.cpp.)

@@ -1,4 +1,4 @@
-"""uniform, normal, exponential, integers: draw numbers in a compiled program, for the random operators.
+"""uniform, normal, exponential, integers: draw numbers within a compiled program, for the random operators.
 
 A `key` of one dimension is a key of jax.random; one of two, (1, numel), has random bits that the host made of a key, as
 32-bit words (`keys.draw_words`).

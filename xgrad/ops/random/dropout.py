@@ -1,4 +1,4 @@
-"""Dropout: random elements, or whole channels, set to 0 and the rest scaled up (PyTorch: Dropout.cpp).
+"""dropout, dropout2d, alpha_dropout, ...: set random elements or channels to 0, scale the rest (PyTorch: Dropout.cpp).
 
 Backward draws the mask again from its key, so only the key is saved: PyTorch saves a mask of the input's size.
 """

@@ -1,7 +1,7 @@
-"""draw_key, draw_words, draw_early: give random operators their PRNG key, or numbers that NumPy computes from it.
+"""Gives random operators a PRNG key, or random bits or numbers that NumPy makes of it, to spare compiling a program.
 
-The first numbers of each operator and shape come from the host (create/host_first.py): `draw_early` returns the
-numbers, `draw_words` the random bits, as 32-bit words, that a program makes into numbers.
+`draw_key` returns a key.  The first numbers of each operator and shape come from the host (create/host_first.py):
+`draw_early` returns the numbers, `draw_words` the random bits, as 32-bit words, that a program makes into numbers.
 """
 
 import functools

@@ -1,1 +1,1 @@
-"""Reductions, scans, sorting and statistics: results from many elements of one dimension or of all."""
+"""Declares the operators whose results depend on many elements: reductions, scans, sorting, norms, statistics."""

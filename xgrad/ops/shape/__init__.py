@@ -1,1 +1,1 @@
-"""Operators that move elements without computing (cat, pad, roll, ...), and the view operations (select, view, ...)."""
+"""Declares the operators that move elements without computing (cat, pad, ...), and view operations (select, ...)."""

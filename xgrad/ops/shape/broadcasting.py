@@ -1,4 +1,4 @@
-"""expand, meshgrid, atleast_1d, ...: repeat or add dimensions of tensors, as views; broadcast_shapes: of sizes."""
+"""expand, meshgrid, atleast_1d, ...: repeat or add dimensions, as views; broadcast_shapes computes the common shape."""
 
 from collections.abc import Sequence
 from typing import Any

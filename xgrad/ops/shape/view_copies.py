@@ -1,4 +1,4 @@
-"""narrow_copy, select_copy, ...: copies of views; select_scatter, ...: copies of tensors with a view overwritten.
+"""select_copy, ... return copies of views; select_scatter, ... return copies of a tensor with one view overwritten.
 
 Both are declared from tables of views: a copy is the view, cloned; a scatter is a write into the view of a clone.
 """

@@ -1,4 +1,4 @@
-"""The view operations of PyTorch that return one view of one tensor, as functions, methods and in-place methods.
+"""PyTorch's view operations that return one view (select, transpose, view, ...), as functions and methods.
 
 Most are one call of `dispatch/view.py`: PyTorch's arguments as the key of the view, and the name of its node.
 """

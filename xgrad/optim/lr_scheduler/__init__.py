@@ -1,4 +1,4 @@
-"""Schedules of learning rates: StepLR, CosineAnnealingLR, OneCycleLR, ... (PyTorch: torch/optim/lr_scheduler.py).
+"""StepLR, CosineAnnealingLR, OneCycleLR, ...: schedules of learning rates (PyTorch: torch/optim/lr_scheduler.py).
 
 A schedule writes `group["lr"]` of its optimizer's groups, at first when it is made and then in each `step()`.  Most
 multiply the present rate, so that several schedules work together; the arithmetic is PyTorch's, operation by operation,

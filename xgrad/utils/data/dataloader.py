@@ -1,4 +1,4 @@
-"""DataLoader: iterates over a dataset in batches (PyTorch: torch/utils/data/dataloader.py).
+"""DataLoader: iterates over a dataset in batches, also with workers (PyTorch: torch/utils/data/dataloader.py).
 
 Invariant: batches come in the sampler's order, with and without workers, unless `in_order=False`.
 """
