@@ -82,7 +82,9 @@ def check_views(count: int, name: str) -> None:
 def out_of_memory(error: BaseException) -> OutOfMemoryError | None:
     """Return the error that replaces XLA's error for want of memory; None for any other error."""
     text = str(error).partition("\n")[0]
-    if not (isinstance(error, jax.errors.JaxRuntimeError) and text.startswith("RESOURCE_EXHAUSTED")):
+    # A program that fails after its call may say INTERNAL, and then the reason: jax 0.7.
+    ran_out = text.startswith("RESOURCE_EXHAUSTED") or ": Out of memory " in text
+    if not (isinstance(error, jax.errors.JaxRuntimeError) and ran_out):
         return None
     return OutOfMemoryError(
         f"can't allocate memory: {text.partition(': ')[2]} Nothing was changed. Delete tensors that are not needed any "
