@@ -1,4 +1,4 @@
-"""validate_output: sums or casts a gradient from a node to the shape and dtype of the node's input, or raises.
+"""validate_output: fits a gradient that a node computed to the shape and dtype the next node expects, or raises.
 
 A broadcast gradient is summed to the shape, a complex one for a real tensor loses its imaginary part (unless a custom
 Function made it: that is an error), another dtype is cast (unless the leaf's `grad_dtype` is None); anything else is an

@@ -1,6 +1,6 @@
-"""Reads the pickle in a file of `xgrad.save`; with weights only, it takes plain data and classes that the user named.
+"""Reads the pickle in a file of `xgrad.save`; with weights_only=True, only if its classes are allowed by the user.
 
-While the user has named none (`add_safe_globals`), it refuses each pickle unread, also one of plain data.
+While `add_safe_globals` has allowed nothing, weights_only=True loads no pickle, not even one of plain data.
 (PyTorch: torch/_weights_only_unpickler.py.)
 """
 

@@ -1,9 +1,9 @@
-"""Writes the fast form of xgrad.compile's guards: code that tests with `is` that the same objects are still in place.
+"""Unchanged: translates the guards of a compiled function into Python conditions, mostly `is`, for guard_code.py.
 
 A guard follows a function through closures, globals, classes and objects in each call (closure_guards.py).  As long as
 every place has the very same object, the places are known beforehand: `Unchanged` writes a condition for each, and
-`quick_find` makes one Python function of them and of the tensors' comparisons.  A place takes 15 to 30 ns there, and
-200 in a walk through the guards.  If a condition fails, the guards decide: another object may be equal.
+`quick_find` (guard_code.py) makes one Python function of them and of the tensors' comparisons.  A condition takes 15 to
+30 ns, and a guard that is called 200.  If a condition fails, the guards decide: another object may be equal.
 
     if not (c3.cell_contents is c4 and c5["scale"] is c6 and "len" not in c5 and c7.check(c8, []) is None):
         return None
