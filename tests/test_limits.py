@@ -148,3 +148,13 @@ def test_random_calls_are_judged():
 
 def test_the_weight_of_large_numbers_has_a_limit():
     assert limits._weight([], [10**400, 1 << 5000, float("inf"), 2.5]) == limits.LIMIT
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes.", "INTERNAL: A computation: Out of memory allocating 8."],
+)
+def test_both_of_xlas_errors_for_want_of_memory_are_known(text):
+    assert isinstance(limits.out_of_memory(jax.errors.JaxRuntimeError(text)), xgrad.errors.OutOfMemoryError)
+    assert limits.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: another")) is None
+    assert limits.out_of_memory(ValueError(text)) is None

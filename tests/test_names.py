@@ -142,6 +142,7 @@ def test_saved_tensor_is_the_class_of_raw_saved_values():
 def test_what_programs_ask_of_gpus_before_they_choose_a_device():
     def program(T):
         T.cuda.empty_cache()
+        assert T.cuda.is_bf16_supported(including_emulation=False) == T.cuda.is_available()
         asked = T.cuda.is_available(), T.cuda.device_count(), T.cuda.memory_allocated(), T.cuda.max_memory_allocated()
         return asked, T.device("cuda" if T.cuda.is_available() else "cpu").type
 

@@ -1,5 +1,6 @@
 """Models of transformers: three steps of AdamW in training mode, and greedy `generate`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,23 @@ def _made(name: str) -> tuple[Any, dict[str, Any]]:
     return model.train(), batch
 
 
+def _step(model: Any, batch: dict[str, Any]) -> Callable[[], tuple[Any, Any]]:
+    """Return a training step, which returns the loss and the sum of each gradient's absolute values."""
+    import torch  # noqa: TID251 - xgrad, or PyTorch
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step() -> tuple[Any, Any]:
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        gradients = torch.stack([p.grad.abs().sum() for p in model.parameters() if p.grad is not None])
+        optimizer.step()
+        return loss.detach(), gradients
+
+    return step
+
+
 def measured(name: str, folder: Path, first: bool) -> tuple[list[str], dict[str, Any]]:
     """Measure one model, of xgrad's also as one compiled step."""
     import torch  # noqa: TID251 - xgrad, or PyTorch
@@ -114,16 +132,7 @@ def measured(name: str, folder: Path, first: bool) -> tuple[list[str], dict[str,
     losses, arrays = [], {}
     for way in ("", "compiled "):
         model, batch = _made(name)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-        def step(model: Any = model, batch: dict[str, Any] = batch, optimizer: Any = optimizer) -> tuple[Any, Any]:
-            optimizer.zero_grad()
-            loss = model(**batch).loss
-            loss.backward()
-            gradients = torch.stack([p.grad.abs().sum() for p in model.parameters() if p.grad is not None])
-            optimizer.step()
-            return loss.detach(), gradients
-
+        step = _step(model, batch)
         run = torch.compile(step) if way and not first else step
         for i in range(STEPS):
             loss, gradients = run()

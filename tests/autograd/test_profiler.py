@@ -423,6 +423,14 @@ def test_events_of_ones_own_find_their_parents():
     assert program(xgrad, profiler.events) == program(torch, torch.autograd.profiler_util)
 
 
+def test_children_that_were_made_with_their_parent_count_once():
+    outer = profiler.events.FunctionEvent(id=0, name="outer", thread=1, start_us=0, end_us=10)
+    inner = profiler.events.FunctionEvent(id=1, name="inner", thread=1, start_us=1, end_us=3, parent=outer)
+    profiler.events.EventList([outer, inner])._populate_cpu_children()
+    assert outer.cpu_children == [inner]
+    assert outer.self_cpu_time_total == 8
+
+
 def test_tables_take_torchs_arguments():
     with profiler.profile() as prof:
         xgrad.ones(2) + 1

@@ -1,6 +1,6 @@
 """OnTarget: asks a real chip's compiler what a backend's programs cost there, for `xgrad.Backend(target="tpu:v5e")`.
 
-Each program is traced anew for the chip's platform and compiled for the chip; the programs that ran stay as they are.
+Each program is traced again for the chip's platform and compiled for the chip; the programs that ran stay as they are.
 """
 
 from collections.abc import Sequence

@@ -58,7 +58,7 @@ class OperatorNode(Node):
             or not needs
             or arithmetic.tensors
             or plan.general
-            # A trace's program must not depend on what ran before, or the next trace would be compiled anew.
+            # A trace's program must not depend on what ran before, or the next trace would be another program.
             or (plan.fits and grad.shape in plan.fits and not isinstance(grad, Tracer))
             or grad.__class__ is SparseGradient
         ):

@@ -16,16 +16,7 @@ from operator import is_, itemgetter
 from typing import Any
 
 from ...tensor import Tensor
-from .containers import (
-    OfArray,
-    OfMapping,
-    OfObject,
-    OfSequence,
-    OfSet,
-    OfTensor,
-    asks_itself,
-    dict_of,
-)
+from .containers import OfArray, OfMapping, OfObject, OfSequence, OfSet, OfTensor, asks_itself, dict_of
 from .guard import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard, base_of, reads_plainly
 from .hyperparameters import HyperparameterGuard
 from .namespaces import ATTRIBUTES, OfAttributes, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
@@ -86,8 +77,9 @@ class Unchanged:
         if isinstance(guard, (OfSequence, OfMapping)):
             add(f"len({name(value)}) == {len(guard.before)}")
         if isinstance(guard, OfMapping) and len(guard.keys) > 1:
-            items = name(value) if reads_plainly(type(value)) else f"{name(guard.read)}({name(value)})"
-            add(f"all(map(is_, {items}, {name(guard.keys)}))")  # in order
+            kind = type(value)
+            keys = name(value) if reads_plainly(kind) else f"{name(base_of(kind).__iter__)}({name(value)})"
+            add(f"all(map(is_, {keys}, {name(guard.keys)}))")  # in order
         if isinstance(guard, OfSet):
             add(f"len({name(value)}) == {len(guard.items)}")
             if guard.items:

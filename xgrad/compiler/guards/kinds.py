@@ -1,4 +1,4 @@
-"""Tells xgrad.compile's guards by an object's class if they look into it or skip it."""
+"""Decides by an object's class if xgrad.compile's guards look into the object or skip it."""
 
 import functools
 import gc
@@ -26,7 +26,7 @@ PLAIN = {
     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
     "__orig_bases__", "__parameters__", "__abstractmethods__", *CACHED,
 }  # fmt: skip
-IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGSIMMUTABLETYPE
+IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 
 SKIPPED: Any = (
     Tensor, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,

@@ -1,7 +1,7 @@
 """as_strided, conj, real, imag, view(dtype), ...: return the `ViewChain`, the list of steps, of a new view.
 
 Each function takes the chain from a storage to a tensor (../chain.py), checks its arguments as PyTorch does, and
-returns the chain to the new view.  `as_strided` begins at the storage anew.
+returns the chain to the new view.  The chain of `as_strided` begins at the storage.
 """
 
 from math import prod
