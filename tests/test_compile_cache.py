@@ -1,5 +1,6 @@
 """The compile cache: a second process compiles nothing; broken and foreign files do no harm."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ SETTINGS = [
     "jax_persistent_cache_min_entry_size_bytes",
     "jax_persistent_cache_enable_xla_caches",
 ]
+HALF_WRITTEN = "Error reading persistent compilation cache entry"
 GRADIENT = "[[0.0, 8.0, 16.0], [6.0, 8.0, 10.0]]"
 
 
@@ -74,11 +76,12 @@ def run(code, **environment):
     )
 
 
-def told(process):
-    """Wait for a process; return what it printed."""
+def told(process, allowed=""):
+    """Wait for a process; return what it printed.  It may warn of nothing but what is allowed."""
     out, errors = process.communicate()
     assert process.returncode == 0, errors
-    assert "arning" not in errors
+    warned = [line for line in errors.splitlines() if "Warning: " in line]
+    assert all(allowed and allowed in line for line in warned), errors
     return out.strip()
 
 
@@ -122,8 +125,11 @@ def test_a_folder_that_the_program_gave_jax_stays(tmp_path):
 
 @pytest.mark.exhaustive
 def test_processes_that_start_together_share_it(tmp_path):
-    processes = [run(STEP, HOME=tmp_path) for _ in range(3)]
-    assert {told(process).rpartition("] ")[0] + "]" for process in processes} == {GRADIENT}
+    """JAX writes a file in place: a process that reads it meanwhile warns, and compiles the program."""
+    with contextlib.ExitStack() as stack:  # waits for all, also if one fails
+        processes = [stack.enter_context(run(STEP, HOME=tmp_path)) for _ in range(3)]
+        outs = [told(process, HALF_WRITTEN) for process in processes]
+    assert {out.rpartition("] ")[0] + "]" for out in outs} == {GRADIENT}
     assert told(run(STEP, HOME=tmp_path)).endswith(" 0")  # none is compiled again
 
 
