@@ -43,6 +43,7 @@ from .lazily import queue_of, queues
 from .lowering import is_lowered, lowered
 from .memory import Memory
 from .operands import plain, traced
+from .padding import Padding
 from .shards import beside, gathered, spread_of
 from .starts import Constants
 from .views import Views
@@ -81,6 +82,7 @@ class Runtime(Counting):
         )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
         self.launching: Launching | None = None if plainly else Launching(self)
+        self.padding: Padding | None = None if backend.shapes is None else Padding(self, backend.shapes)
         self.rounds: bool = (backend.products, backend.accumulate) != (None, None)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.clock: Clock | None = clock_of(self)  # None without a Cost: nothing is noted in its order
@@ -153,10 +155,16 @@ class Runtime(Counting):
         values = [*map(plain, operands)] if program.reads else [*operands]
         if shard is not None and self.device is not None:
             values = gathered(values, shard)
+        fitted = None if self.padding is None or shard is not None else self.padding.fitted(program, values)
+        own, given = (program, values) if fitted is None else (fitted.program, fitted.values(values))
         if program.__class__ is not Known:
-            self._launch(program, values, operands)
+            self._launch(own, given, operands)
         launching = None if program.__class__ is Known else self.launching
-        out = program.run(*values) if launching is None else launching.run(program, values)
+        out = own.run(*given) if launching is None else launching.run(own, given)
+        if fitted is not None and self.padding is not None:
+            out = fitted.cut(out)
+            if self.backend.verify_passes:
+                self.padding.check(program, values, out)
         return self.adopted(out, operands, values, layout)
 
     def write(
