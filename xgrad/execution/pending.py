@@ -3,8 +3,9 @@
     before the evaluation    `queue`, `number`: the result of a queued program
     after it                 `value`: the array
 
-Shape, dtype, weak type and place are known from the start.  Every other attribute of a `jax.Array`, NumPy's and JAX's
-protocols and all operators read the value, and so evaluate the queue.  Invariant: only execution looks at `value`.
+Shape, dtype, weak type and place are known from the start.  Most other attributes of a `jax.Array`, NumPy's and JAX's
+protocols and all operators read the value, and so evaluate the queue.  Invariant: only `execution/` and `backends/`
+look at `value`; other code calls `read`, `evaluated` or `quietly`.
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""Declares the operators of layers and losses, the functions of xgrad.nn.functional (PyTorch: torch.nn.functional)."""
+"""The package of the operators of layers and losses, which xgrad.nn.functional has (PyTorch: torch.nn.functional)."""
