@@ -109,7 +109,7 @@ def default_sharding() -> SingleDeviceSharding:
 
 
 class Pending:
-    """The array that a noted program will give."""
+    """The array that a queued program will give."""
 
     place: int = 0
     owned: bool = True  # False if other code may have its array
