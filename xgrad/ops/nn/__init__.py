@@ -1,1 +1,1 @@
-"""The package of the operators of layers and losses, which xgrad.nn.functional has (PyTorch: torch.nn.functional)."""
+"""The package of operators for layers and losses, most of them functions of xgrad.nn.functional (PyTorch: torch.nn)."""
