@@ -1,7 +1,7 @@
 """xgrad.config: the state of each thread (modes, counters, hook stacks), and the few settings of the process.
 
-Invariant: every mode that a context manager switches (`no_grad`, `saved_tensors_hooks`, `dual_level`, `tracking`, ...)
-is here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Reading a mode costs one attribute look-up
+Invariant: a mode of the thread that a context manager switches (`no_grad`, `saved_tensors_hooks`, `dual_level`,
+`tracking`, ...) is here, once, as in PyTorch (c10/core/AutogradState.h).  Reading a mode costs one attribute look-up
 (35 ns), because the class has the defaults.
 """
 

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Node(abc.ABC):
-    """The class of every `grad_fn`: one recorded operation.  For `isinstance`; only operators make nodes.
+    """The class of every `grad_fn`: one recorded operation.  For `isinstance`; users make no nodes by it.
 
     A node is callable: it takes the gradients of its operation's outputs and returns the gradients of the inputs,
     without running any hook.

@@ -5,9 +5,9 @@ An array is stored in the first of these places that fits it:
     a tracer                       JAX's host memory space: XLA moves it when the program runs (not for a CPU)
     an array on the CPU            its own place, which is host memory: nothing is copied
     pin_memory=True                the device's pinned host memory, with the array's sharding
-    the device's other host memory ("unpinned_host", on TPUs), with the array's sharding
-    one device                     JAX's CPU device
-    several devices                pinned host memory after all, which preserves the sharding
+    pin_memory=False               its other host memory ("unpinned_host", on TPUs), with the array's sharding
+    several devices                the other one of these two memories, which preserves the sharding
+    otherwise                      JAX's CPU device; a NumPy array if JAX_PLATFORMS excludes the CPU
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""Bits: has an `xgrad.Backend`'s programs draw random bits by its own generator (`random=`), not by JAX's.
+"""Bits: replaces JAX's random bits in the programs of an `xgrad.Backend(random=...)` by another generator's.
 
 It is a pass over jaxprs.  Programs draw from a key, by `jax.random`, whose distributions are all made of the primitive
-`random_bits`.  The pass puts another generator, or the user's function, in its place.  Keys are split as ever: seeds
+`random_bits`.  The pass puts another generator, or the user's function, in its place.  Keys are split as before: seeds
 and checkpoints are the same.
 """
 

@@ -1,6 +1,6 @@
 """lowered: replaces an operator's function by a user's JAX function, for `xgrad.Backend(lowerings={"add": f})`.
 
-Derivatives still come from the operator's declaration, at arguments and result.  A `jax.custom_vjp` brings its own:
+Derivatives are still the operator's own formulas, of the arguments and the result.  A `jax.custom_vjp` brings its own:
 then backward is JAX's derivative of it, at the arguments.
 """
 

@@ -1,7 +1,7 @@
-"""rewrite, stablehlo: help to write compiler passes for `xgrad.Backend(passes=[...])`; with two passes as examples.
+"""rewrite, stablehlo: help users write compiler passes for `xgrad.Backend(passes=[...])`; with two passes as examples.
 
 A pass is a pure function from a closed jaxpr (`jax.make_jaxpr`) to another one, with the same shapes and dtypes of
-operands and results.  `rewrite` makes such a function from rules for JAX's primitives.  `stablehlo` marks a pass over
+operands and results.  `rewrite` changes a closed jaxpr by rules for JAX's primitives.  `stablehlo` marks a pass over
 the text of a StableHLO module instead.  The examples are `scatter_as_product` and `tiles`.
 """
 

@@ -1,4 +1,4 @@
-"""Immutable: base class of `dtype`, `device`, `finfo`, `iinfo`, whose attributes can't be set (PyTorch: THPDtype)."""
+"""Immutable: base class of `dtype`, `device` and others whose attributes can't be set (PyTorch: THPDtype)."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
 """Prepares JAX's CPU before the first array, and says for which platform (cpu, gpu, tpu) JAX now traces a program.
 
 `traced_for()` returns JAX's default platform or, inside `with tracing_for(platform)`, that one, whose chip need not be
-in this machine.  Code that chooses between forms of a program asks it while it traces.  The block's platform is part of
-the key of JAX's caches, so no program that was traced for one platform serves another.  `start()` sets JAX's option
-for asynchronous dispatch and, if the CPU represents several devices, the number of its threads.
+in this machine.  Code that has a program in several versions asks it in the trace.  The block's platform is part of the
+key of JAX's caches, so no program that was traced for one platform serves another.  `start()` sets JAX's option for
+asynchronous dispatch and, if the CPU represents several devices, the number of its threads.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Takes nested tuples, lists and dictionaries of tensors apart, and rebuilds them, for `xgrad.func` and control flow.
+"""Takes nested tuples, lists and dictionaries of tensors apart, and rebuilds them, for vmap, grad, cond and others.
 
 `jax.tree_util` sorts dictionaries by their keys; here their order stays, as in PyTorch, because `grads.values()` is
 zipped with `params.values()` (torch/utils/_pytree.py).

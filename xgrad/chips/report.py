@@ -1,4 +1,4 @@
-"""ChipReport: shows a program's memory, heavy parts, exchanges and lost donations, as a chip's compiler sees them."""
+"""ChipReport: shows what a chip's compiler says of a program: memory, costly parts, collectives, lost donations."""
 
 from dataclasses import asdict
 from functools import cached_property

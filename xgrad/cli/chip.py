@@ -2,7 +2,7 @@
 
 The report says if the program fits, what is heavy and by which line, what is alive, donated, padded and moved.
 
-FILE.py:step names a function, or one of xgrad.compile.  Its inputs are the result of the file's own `inputs()`, if
+FILE.py:step names a function, plain or from xgrad.compile.  Its inputs are the result of the file's own `inputs()`, if
 there is one, else random float32 tensors (--shapes).  A function without parameters that returns a step and its
 arguments names these.  Nothing is run.  Exits with 1 if the program does not compile or does not fit, with 2 if the
 compiler is not installed or the command line is wrong.

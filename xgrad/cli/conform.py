@@ -1,7 +1,7 @@
 """`python -m xgrad conform`: compare a device with the CPU in float64, operator by operator.
 
-Every operator runs on its sample inputs (value, gradient, in-place form, out=); views and writes along both
-paths, memory, transfers, random numbers, compiled backward, xgrad.compile and lazy are checked too.
+Every operator runs on its sample inputs (value, gradient, in-place form, out=); views and writes through them, memory,
+transfers, random numbers, compiled backward, xgrad.compile and lazy are checked too.
 
 Prints operator by dtype: right, wrong by how much, refused.  With --compile-for the compiler of a chip that is not here
 compiles all of it, and the chip runs nothing: compiles, gathers, slow, refused, ends the compiler.  Exits with 1 if a

@@ -34,10 +34,10 @@ class BackendRun:
 
 
 class FirstDifference(NamedTuple):
-    """The first operator whose values differ from the first backend's.
+    """The first operator whose values differ from those on the first backend that can run the function.
 
-    `number`: how many operators ran before it; `line`: the user's; `first` and `other`: its values there and here, None
-    where other operators run, and where all of the forward pass is equal: then `operator` is "backward".
+    `number`: how many operators ran before it; `line`: the user's; `first` and `other`: its values there and here.
+    Both are None where other operators run, and where no operator was found to differ: then `operator` is "backward".
     """
 
     number: int

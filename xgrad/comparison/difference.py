@@ -11,7 +11,7 @@ from ..base import dtypes
 
 @dataclass(frozen=True)
 class Difference:
-    """The distance between an output or gradient of one path and the same value of the other path.
+    """The distance between an output or gradient of one run and the same value of another run.
 
     `equal`: bit for bit, but NaNs are equal, and zeros of both signs.  `largest`: the largest absolute difference; None
     if only one path has that value.  `within_rounding`: at most 64 units in the last place of its largest element.

@@ -1,7 +1,7 @@
 """on_backends: runs a function on several backends and compares results and times, for `xgrad.compare(backends=[...])`.
 
-The first backend is the one that the others are compared with.  Invariants: each runs on fresh copies of the same
-inputs, with the same random numbers and cotangents; no report is open while a run is timed.
+The first backend that can run the function is the one that the others are compared with.  Invariants: each runs on
+fresh copies of the same inputs, with the same random numbers and cotangents; no report is open while a run is timed.
 """
 
 import dataclasses
@@ -175,7 +175,10 @@ def _within(mode: OperatorMode, function: Callable[..., Any], given: tuple[Any, 
 
 
 def _first_difference(first: list[Any], other: list[Any], rounding: bool) -> FirstDifference:
-    """Return the first operator whose values differ: by more than rounding, unless that is all that differs."""
+    """Return the first operator whose values differ: by more than rounding, unless that is all that differs.
+
+    Operators are compared in order, as many as both lists have; if none differs, the result's operator is "backward".
+    """
     for number, ((name, line, a), (theirs, _, b)) in enumerate(zip(first, other)):
         if name != theirs:
             return FirstDifference(number, f"{name}, and {theirs}", line, None, None)

@@ -1,5 +1,6 @@
-"""Shows the result of `xgrad.compare` (`Findings`) as text, as HTML, by the package rich, and as bars.
+"""Shows `Findings`, the result of `xgrad.compare` without `backends`, as text, HTML or bars, or by the package rich.
 
+The columns are "replay" and "geometry", the two ways to record a view that was written, which are called paths here.
 The rows are made once; `xgrad/base/table.py` lays them out.
 """
 

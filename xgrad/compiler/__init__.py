@@ -11,7 +11,7 @@ trace_function.py    all of this in order
 traced.py            the result of a trace
 results.py           the pytree that holds a program's results before its call returns
 compiled_program.py  one compiled program, and how a call runs it
-stepping.py          the steps of schedules that follow a run of a program
+stepping.py          `scheduler.step()` calls, repeated in Python after a run of a program
 generated_run.py     one generated function that runs a program without effects
 shardings.py         in_shardings, out_shardings, and the shardings of written storages and gradients
 buckets.py           arguments whose sizes vary
@@ -19,7 +19,7 @@ function.py          `CompiledFunction`, which `xgrad.compile` returns
 verify.py            verify=True: comparison of each call with an eager run
 dry_run.py           copies of tensors for that run, and Python containers restored after it
 messages.py          the texts of errors
-torch_names.py       torch.compiler's questions
+torch_names.py       torch.compiler's functions, most without effect
 """
 
 from .function import CompiledFunction as CompiledFunction

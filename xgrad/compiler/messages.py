@@ -1,4 +1,4 @@
-"""Writes xgrad.compile's error messages; `value_error` finds the user's line that needs a traced tensor's value."""
+"""Holds the texts of xgrad.compile's errors; `value_error` finds the user's line that needs a traced tensor's value."""
 
 import traceback
 from pathlib import Path

@@ -3,8 +3,8 @@
 A traced function's writes to lists and objects from outside stay there until the trace is over.  Another trace would
 take them for its own function's, and the end of the trace would remove the writes of a program that runs meanwhile.
 
-Invariant: no deadlock, because a thread never waits for one that is itself blocked.  Such a call runs uncompiled, with
-the same results.
+Invariant: no deadlock, because after a second a thread stops waiting for one that is itself blocked.  Its call then
+runs uncompiled, with the same results (a call with `dynamic=` raises).
 """
 
 import sys

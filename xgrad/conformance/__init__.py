@@ -2,7 +2,7 @@
 
 selection.py      which rows, dtypes and samples
 cases.py          an operator with one sample in one dtype; sample_arrays.py: the numbers
-phase.py          functions of results that are fixed up to a phase or a sign
+phase.py          removes the arbitrary phase or sign of eigenvectors and singular vectors
 reference.py      the function and its derivative by JAX, on the CPU, in float64; measure.py: the difference
 execution.py      one program for all checks of a cell, or each check by itself
 on_chip.py        what the compiler of a chip that is not here says, in place of values

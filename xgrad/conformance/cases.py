@@ -1,7 +1,7 @@
 """Case: makes arguments for an operator from one of its sample inputs, in one dtype, for `python -m xgrad conform`.
 
-Most samples (dispatch/samples.py) draw floating-point numbers.  In a column of integers or bools those are drawn as
-integers or bools; the trace of the operator shows if it takes them.
+Most samples (dispatch/samples.py) draw floating-point numbers.  For an integer dtype or bool, integers or bools are
+drawn instead; the trace of the operator shows if it takes them.
 """
 
 from functools import cached_property

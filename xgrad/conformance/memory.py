@@ -1,4 +1,4 @@
-"""Checks of memory for `xgrad conform`: in-place writes, the user's own arrays, views, tensors saved for backward."""
+"""Checks for `xgrad conform` how a device shares memory: in-place writes, users' arrays, views, saved tensors."""
 
 from typing import Any
 

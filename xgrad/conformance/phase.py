@@ -1,7 +1,7 @@
 """Removes the arbitrary phase of eigenvectors and singular vectors, before `xgrad conform` compares them.
 
-A column of eigenvectors times the conjugate of its first element stays the same as the column is turned.  Columns of
-U and rows of Vh turn together.
+An eigenvector may be multiplied by any e^(i phi).  Times the conjugate of its first element, the product is the same
+for each phi.  A column of U and its row of Vh have one phase together.
 """
 
 from collections.abc import Callable

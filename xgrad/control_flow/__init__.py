@@ -1,4 +1,4 @@
-"""xgrad.cond and xgrad.while_loop: branch and repeat as tensors say (PyTorch: torch/_higher_order_ops).
+"""xgrad.cond and xgrad.while_loop: branches and loops that depend on tensors' values (torch/_higher_order_ops).
 
 cond.py        one of two functions
 while_loop.py  a function again and again

@@ -1,4 +1,4 @@
-"""Checks the functions given to `cond` and `while_loop`: they must not write their operands, and return new tensors.
+"""Checks the functions given to `cond` and `while_loop`: they must return new tensors, and write no operand.
 
 Errors name PyTorch's rules in PyTorch's words, and have another type: in PyTorch torch.compile raises them.
 """

@@ -1,4 +1,4 @@
-"""cond: calls one of two functions, as a bool or a tensor says (PyTorch: torch/_higher_order_ops/cond.py)."""
+"""cond: calls one of two functions, by the value of a bool or a tensor (PyTorch: torch/_higher_order_ops/cond.py)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
-"""Functions of `torch.cuda` that user code calls before it chooses a device: the number of GPUs, and their memory.
+"""xgrad.cuda: torch.cuda's functions over JAX's GPUs: counts, names, memory, seeds (PyTorch: torch/cuda/__init__.py).
 
-GPUs are JAX's; on a TPU or a CPU there are none.  Streams, events and graphs do not exist: XLA orders its work by
-itself.
-(PyTorch: torch/cuda/__init__.py.)
+On a TPU or a CPU there are no GPUs.  Streams, events and graphs do not exist: XLA orders its work by itself.
 """
 
 from types import SimpleNamespace

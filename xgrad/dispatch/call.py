@@ -1,4 +1,4 @@
-"""call: runs an operator: it unwraps the tensors, runs the kernel, wraps the results, and records an autograd node.
+"""call: runs an operator on tensors: unwraps them, runs the kernel, wraps the results, and records an autograd node.
 
 All but the kernel takes a few microseconds: a call makes a Tensor, and if it is recorded a node, three tuples and a
 number.  Storages, version counters, SavedVariables and hook containers are made when they are needed.  A mask of bits,

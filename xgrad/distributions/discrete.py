@@ -1,4 +1,4 @@
-"""Bernoulli, Binomial, Geometric, Poisson, NegativeBinomial: distributions whose draws are single integers."""
+"""Bernoulli, Binomial, Geometric, Poisson, NegativeBinomial: distributions whose draws are counts, or 0 and 1."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ __all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "Poisson"]
 
 
 class _OfProbability(Distribution):
-    """A parameter that is given as a probability or as its log-odds; the other one is computed when it is asked for."""
+    """Base class: takes a probability or its log-odds, and computes the other one when it is asked for."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
 

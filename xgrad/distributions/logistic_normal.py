@@ -1,4 +1,7 @@
-"""LogisticNormal: the distribution of probability vectors made from normal numbers (torch/distributions)."""
+"""LogisticNormal: the distribution of probability vectors that stick-breaking makes of normal ones.
+
+(PyTorch: torch/distributions/logistic_normal.py.)
+"""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""Transform: base class of functions of random variables, with inverse and Jacobian; and functions made of others."""
+"""Transform: base class of functions of random variables, with inverse and Jacobian; also compositions of them."""
 
 import math
 from typing import Any

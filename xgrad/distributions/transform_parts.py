@@ -1,4 +1,4 @@
-"""CatTransform, StackTransform, ReshapeTransform, ...: transform parts of a value, its shape, or elements by a CDF."""
+"""CatTransform, StackTransform, ReshapeTransform, ...: transform a tensor part by part, reshape it, or apply a CDF."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Computes `Tensor.grad_fn`, and changes it after an in-place write: the one of a view follows from its base's.
+"""Implements `Tensor.grad_fn`, and replaces it after an in-place write; a view gets its new one from its base.
 
 A view's own `grad_fn` holds for one version of the storage.  After a write its base has a new history, and the next
 reader of the view's `grad_fn` gets one that leads there (PyTorch: torch/csrc/autograd/variable.cpp).

@@ -1,8 +1,8 @@
 """validate_output: fits a gradient that a node computed to the shape and dtype the next node expects, or raises.
 
 A broadcast gradient is summed to the shape, a complex one for a real tensor loses its imaginary part (unless a custom
-Function made it: that is an error), another dtype is cast (unless the leaf's `grad_dtype` is None); anything else is an
-error that names both shapes (PyTorch: validate_outputs, engine.cpp).
+Function or an operation on sparse tensors made it: that is an error), another dtype is cast (unless the leaf's
+`grad_dtype` is None); anything else is an error that names both shapes (PyTorch: validate_outputs, engine.cpp).
 """
 
 from typing import Any

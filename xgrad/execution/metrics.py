@@ -1,4 +1,4 @@
-"""Counts the operations, launches and compiles of lazy blocks, with the reasons, for `xgrad.lazy.metrics()`."""
+"""Counts operations, launches and compiles of `xgrad.lazy` blocks and lazy backends, for `xgrad.lazy.metrics()`."""
 
 import logging
 import os

@@ -3,8 +3,9 @@
     before the evaluation    `queue`, `number`: the result of a queued program
     after it                 `value`: the array
 
-Shape, dtype, weak type and place are known from the start.  Every other attribute of a `jax.Array`, NumPy's and JAX's
-protocols and all operators read the value, and so evaluate the queue.  Invariant: only execution looks at `value`.
+Shape, dtype, weak type and place are known from the start.  Most other attributes of a `jax.Array`, NumPy's and JAX's
+protocols and all operators read the value, and so evaluate the queue.  Invariant: only `execution/` and `backends/`
+look at `value`; other code calls `read`, `evaluated` or `quietly`.
 """
 
 from typing import Any
@@ -108,7 +109,7 @@ def default_sharding() -> SingleDeviceSharding:
 
 
 class Pending:
-    """The array that a noted program will give."""
+    """The array that a queued program will give."""
 
     place: int = 0
     owned: bool = True  # False if other code may have its array

@@ -1,8 +1,8 @@
 """batches: puts a data loader's batches (torch's `DataLoader`, grain's, any iterable) on devices, as tensors of xgrad.
 
-Invariant: host memory becomes a tensor with no copy on the CPU, and with the transfer only on an accelerator; of a
-batch that is split over devices each device gets its own part only.  Batches come in order, and an error of the loader
-comes after the batches before it.
+Invariant: host memory that XLA can read becomes a tensor with no copy on the CPU (unless `copy=True`), and with the
+transfer only on an accelerator; of a batch that is split over devices each device gets its own part only.  Batches come
+in order, and an error of the loader comes after the batches before it.
 """
 
 import sys

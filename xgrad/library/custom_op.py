@@ -42,7 +42,7 @@ def custom_op(
     Under `xgrad.compile` the function is traced; if it reads values, `register_fake` must say what it returns, and
     the program calls it back on the host.  Raises `ValueError` for a name without "::", type hints that no schema has,
     and a schema that writes other arguments than `mutates_args`; `NotImplementedError` for tensors among the
-    keyword-only parameters.
+    keyword-only parameters, unless it has the tag `out`.
 
     >>> import numpy as np, xgrad
     >>> @xgrad.library.custom_op("docs::sine", mutates_args=())

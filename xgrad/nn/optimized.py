@@ -1,4 +1,4 @@
-"""Optimized: the mixin by which `xgrad.compile(module)`'s OptimizedModule passes attributes and calls to the original.
+"""Optimized: a base of OptimizedModule, the result of `xgrad.compile(module)`; passes attributes to the original.
 
 (PyTorch: torch/_dynamo/eval_frame.py.)
 """

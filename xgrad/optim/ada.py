@@ -1,4 +1,4 @@
-"""Adagrad, Adadelta, RMSprop: steps scaled by squares of gradients (PyTorch: adagrad.py, adadelta.py, rmsprop.py)."""
+"""Adagrad, Adadelta, RMSprop: optimizers that scale steps by squares of gradients (PyTorch: torch/optim)."""
 
 from typing import Any, ClassVar
 

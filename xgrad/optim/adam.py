@@ -1,4 +1,4 @@
-"""Adam, AdamW: optimizers that scale steps by moving averages of gradients and squares (torch/optim/adam.py)."""
+"""Adam, AdamW: optimizers that scale steps by moving averages of gradients and their squares (torch/optim/adam.py)."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""NAdam, RAdam, Adamax: optimizers that vary Adam (PyTorch: torch/optim/nadam.py, radam.py, adamax.py)."""
+"""NAdam, RAdam, Adamax: optimizers that are variants of Adam (PyTorch: torch/optim/nadam.py, radam.py, adamax.py)."""
 
 from typing import Any, ClassVar
 

@@ -51,8 +51,8 @@ class Optimizer:
     defaults: the options of groups that don't give them.
 
     Groups are plain dictionaries, which may be changed at any time; `state[p]` is the dictionary of a parameter.
-    Raises `ValueError` for no parameters, a tensor that is not a leaf and one that is in several groups; `TypeError`
-    for a parameter that is not a tensor.
+    Raises `ValueError` for no parameters, a tensor that is in several groups, and one that is neither a leaf nor
+    retains its gradient (unless `defaults` has "differentiable"); `TypeError` for a parameter that is not a tensor.
 
     An optimizer of one's own:
 

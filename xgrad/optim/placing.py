@@ -1,4 +1,4 @@
-"""Puts the tensors of an optimizer's state on the parameter's device, without compiling a program for each shape.
+"""Makes the tensors of an optimizer's state on the parameter's device, up to 1 MB each without compiling a program.
 
 `zeros_like` would compile one for each shape, 20 ms each, before the first step.
 """

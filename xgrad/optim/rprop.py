@@ -1,4 +1,4 @@
-"""The optimizers Rprop, by signs of gradients, and ASGD, which averages parameters (torch/optim/rprop.py, asgd.py)."""
+"""Rprop, ASGD: optimizers that step by gradients' signs, or average parameters (torch/optim/rprop.py, asgd.py)."""
 
 from typing import Any, ClassVar
 

@@ -1,6 +1,7 @@
 """Reads the pickle in a file of `xgrad.save`; with weights_only=True, only if its classes are allowed by the user.
 
-While `add_safe_globals` has allowed nothing, weights_only=True loads no pickle, not even one of plain data.
+While `add_safe_globals` has allowed nothing, weights_only=True loads no pickle, not even one of plain data.  After
+that, `OrderedDict`, `Size`, `device`, `set`, `frozenset` and `complex` are allowed, too.
 (PyTorch: torch/_weights_only_unpickler.py.)
 """
 
@@ -61,7 +62,7 @@ _HARMLESS = (OrderedDict, Size, device, set, frozenset, complex)
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads the pickle of a file whose tensors are made; with `weights_only`, with the classes that the user named."""
+    """Reads the pickle of a file whose tensors are made; `weights_only`: only with classes of `_safe`, `_HARMLESS`."""
 
     def __init__(self, data: bytes, file: str, weights_only: bool, made: list[Any]) -> None:
         super().__init__(io.BytesIO(data))
@@ -79,13 +80,13 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _before_first_class(data: bytes) -> Iterator[tuple[Any, Any, Any]]:
-    """Return the operations before the first that looks a class up, whose module and name are the last texts."""
+    """Return the operations before the first that looks a class up; the last two texts are its module and name."""
     return takewhile(lambda found: found[0].name != "STACK_GLOBAL", pickletools.genops(data))
 
 
 def unpickled(file: str, weights_only: bool, data: bytes, made: list[Any]) -> Any:
     """Return the value of a pickle in a file, whose tensors are made; raise if it asks for code that is not allowed."""
-    if weights_only and not _safe:  # not even read: a damaged pickle of a few bytes can ask for gigabytes
+    if weights_only and not _safe:  # not loaded: a damaged pickle of a few bytes can ask for gigabytes
         words = [str(arg) for op, arg, _ in _before_first_class(data) if "UNICODE" in op.name][-2:]
         raise pickle.UnpicklingError(_REFUSED.format(file, ".".join(words), words[-1] if words else "..."))
     return _Unpickler(data, file, weights_only, made).load()

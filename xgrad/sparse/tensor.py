@@ -5,7 +5,7 @@ dense Tensors outside of all graphs; nodes and `.grad` refer to the SparseTensor
 `jax.experimental.sparse.BCOO`.  Entries at one place add up.  A gradient of a sparse tensor is a gradient of the dense
 one that it stands for, place by place, so every rule here may take it dense or sparse, coalesced or not.
 
-`call.py` passes an operator with a SparseTensor among its arguments to `_interpreter`; an operator that is not in the
+dispatch/ passes an operator with a SparseTensor among its arguments to `_interpreter`; an operator that is not in the
 table of `operators.py` is an error with its name, and so is each access to the one array that does not exist (`_read`).
 This module is loaded when the first sparse tensor is made.  (PyTorch: SparseTensorImpl.h, SparseTensor.cpp.)
 """

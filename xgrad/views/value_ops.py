@@ -1,4 +1,4 @@
-"""Conj, Neg, Real, Imag, BitCast, ...: one class for each view operation that changes values or dtype, as `x.conj()`.
+"""Conj, Real, Imag, BitCast, ...: one class for each view operation that changes values or dtype, such as `x.conj()`.
 
 A view is a chain of such steps (chain.py); their methods are those that `view_ops.py` lists.  Invariant: as_strided can
 express none of them, because each changes values or their dtype; so `geometric` is false, and a chain with one of them

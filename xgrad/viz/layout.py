@@ -1,6 +1,6 @@
 """layout: places the boxes, edges and labels of a picture in layers (Sugiyama, Tagawa and Toda 1981).
 
-    ranks.py        each box gets a row; all edges run on
+    ranks.py        each box gets a row; each edge leads to a later one
     here            an edge over several rows gets a point in each of them, its label one of its own
     ordering.py     the order within a row, with few crossings
     coordinates.py  the places within a row

@@ -2,6 +2,7 @@
 
 The tables are Helvetica's, whose widths Arial, Liberation Sans and Nimbus Sans share, in thousandths of the font
 size.  A page may show another font: an SVG text says the width that was measured (`textLength`), and is fitted to it.
+`shortened` cuts a long text in its middle.
 """
 
 import functools

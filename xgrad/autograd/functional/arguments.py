@@ -1,4 +1,4 @@
-"""Prepares inputs and results for autograd.functional (jacobian, vjp, ...): checks, new tensors, zeros for no gradient.
+"""Prepares inputs and results for autograd.functional (jacobian, ...): checks and copies tensors, fills in zeros.
 
 Invariant: the user's function always gets new tensors, even for inputs that require grad already.  So a tensor that it
 closes over is a constant, and only its arguments are differentiated (torch/autograd/functional.py).

@@ -1,4 +1,7 @@
-"""Dropout, Dropout1d to 3d, AlphaDropout: drop elements in training (PyTorch: torch/nn/modules/dropout.py)."""
+"""Dropout, Dropout1d to 3d, AlphaDropout, FeatureAlphaDropout: drop elements, or whole channels, in training.
+
+(PyTorch: torch/nn/modules/dropout.py.)
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""xgrad.nn.utils: functions for parameters and gradients, as clip_grad_norm_, weight_norm (PyTorch: torch/nn/utils)."""
+"""xgrad.nn.utils: clip_grad_norm_, weight_norm and other functions for parameters and gradients (torch/nn/utils)."""
 
 from ...base.missing import missing as _missing
 from . import parametrizations as parametrizations

@@ -2,7 +2,8 @@
 
     weight (Parameter)    becomes    weight_orig (Parameter) · weight_mask (buffer) = weight (a tensor)
 
-A second method on the same parameter sees only what the first one left, and the two are one `PruningContainer`.
+A second method on the same parameter sees only what the first one left (all, if its PRUNING_TYPE is "global"), and the
+two are one `PruningContainer`.
 Masks depend on values: apply a method outside of compiled functions.  A pruned module runs inside of them.
 """
 

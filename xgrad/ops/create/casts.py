@@ -1,4 +1,4 @@
-"""Tensor.to, type, cpu, cuda, float, half, ...: change a tensor's dtype or device; with fill_ and zero_ besides.
+"""Tensor.to, type, cpu, cuda, float, half, ...: change a tensor's dtype or device; also fill, fill_ and zero_.
 
 Both conversions are recorded as ToCopyBackward0: the gradient returns to the source's dtype, and to its device.
 A transfer is `jax.device_put`, outside of programs, so its node is not an operator's; within a trace it is a constraint

@@ -1,4 +1,4 @@
-"""Tensor.copy_ casts, broadcasts and transfers; other operators here copy or fit gradients, for the engine."""
+"""Tensor.copy_: writes another tensor's values, cast and broadcast; others copy or fit gradients, for the engine."""
 
 from typing import Any
 

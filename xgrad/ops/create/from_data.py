@@ -1,7 +1,8 @@
 """tensor, as_tensor, from_numpy, ...: make tensors from numbers, nested lists, NumPy and JAX arrays, other tensors.
 
 Invariants: the dtype is the one that PyTorch infers, or, of 64 bits without x64, the one that `dtypes.as_dtype` puts in
-its place (an integer that does not fit is an `OverflowError`); the user's memory is neither shared nor donated.
+its place (an integer that does not fit is an `OverflowError`); the user's memory is never donated, and only a JAX
+array's may be shared (`as_tensor`, `asarray`).
 """
 
 import warnings

@@ -1,1 +1,1 @@
-"""Declares operators that read and write by indices and masks: `x[...]`, gather, scatter, index_select, masked_fill."""
+"""The package of operators that read and write by indices and masks: `x[...]`, gather, scatter, masked_fill, etc."""

@@ -2,7 +2,7 @@
 
 An index that came from Python or is on one CPU is checked (JAX shares its memory with NumPy).  One on an accelerator,
 sharded, under a trace, or pending in a lazy block is not: an index out of range reads NaN (or the smallest integer),
-and writes nothing.
+and writes nothing.  `same_dtype` checks the values that an operator writes.
 """
 
 from typing import Any

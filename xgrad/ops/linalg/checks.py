@@ -1,4 +1,4 @@
-"""Helpers of xgrad.linalg's operators: checks of matrices, `info` codes and losses that depend on a vector's phase.
+"""Helpers of xgrad.linalg's operators: check matrices and `info` codes, refuse losses that depend on vectors' phases.
 
 An algorithm that can fail on values returns an `info`, one integer for each matrix, as LAPACK does: 0 is success.  The
 forms `*_ex` return it to the user; the others read it, which waits for the device, as PyTorch does on CUDA.  Under a

@@ -1,10 +1,9 @@
 """determinant: `jnp.linalg.det` with a gradient that holds for singular matrices too, for `xgrad.linalg.det`.
 
-The derivative with respect to an element is its cofactor, a polynomial, so that all derivatives of a determinant exist.
-Second ones are NaN where a matrix of more than 3 rows has a pivot of exactly 0.
-JAX's derivative supposes that only the last pivot vanishes: where another one does, as in diag(0, 2), it is
-0 without a word (of all sizes since jax 0.12, before it of sizes over 3).  (PyTorch: linalg_det_backward,
-FunctionsManual.cpp.)
+The derivative with respect to an element is its cofactor, a polynomial, so a singular matrix has one too.  JAX's
+derivative supposes that only the last pivot vanishes: where another one does, as in diag(0, 2), it is 0 without a word
+(of all sizes since jax 0.12, before it of sizes over 3).  Second derivatives are NaN here where a matrix of more than 3
+rows has a pivot of exactly 0.  (PyTorch: linalg_det_backward, FunctionsManual.cpp.)
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""svd_lowrank, pca_lowrank: approximate a matrix's largest singular values and vectors from random products.
+"""svd_lowrank, pca_lowrank: approximate a matrix's largest singular values and vectors by a random subspace.
 
 (Halko, Martinsson, Tropp, SIAM Review 53, 2011; PyTorch: torch/_lowrank.py.)
 """

@@ -1,1 +1,1 @@
-"""Declares the operators of layers and losses, the functions of xgrad.nn.functional (PyTorch: torch.nn.functional)."""
+"""The package of operators for layers and losses, most of them functions of xgrad.nn.functional (PyTorch: torch.nn)."""

@@ -1,7 +1,7 @@
-"""conv1d, conv_transpose1d, ...: convolutions and transposed ones by `jax.lax` (PyTorch: Convolution.cpp).
+"""conv1d, conv_transpose1d, ...: compute convolutions and transposed ones by `jax.lax` (PyTorch: Convolution.cpp).
 
-Arrays are (batch, channels, *space), and the batch dimension may be missing.  Weights are (out, in / groups, *kernel),
-of a transposed convolution (in, out / groups, *kernel).  `conv_tbc` has layouts of its own.  All run
+Arrays are (batch, channels, *space), and the batch dimension may be missing.  A convolution's weight is (out, in /
+groups, *kernel), a transposed one's (in, out / groups, *kernel).  `conv_tbc` has layouts of its own.  All run
 `conv_general_dilated`.  A convolution is linear in the input and in the weight: each gradient saves only the other one.
 """
 

@@ -1,4 +1,4 @@
-"""xgrad.special: Bessel functions of orders 0 and 1, and the Airy function.
+"""Declares xgrad.special's Bessel functions of orders 0 and 1 (bessel_j0, ...), and the Airy function airy_ai.
 
 Functions that jax lacks are evaluated by the approximations of S. L. Moshier's Cephes library (j0.c, j1.c, k0.c, k1.c,
 airy.c): quotients of polynomials, and Chebyshev series, on either side of a bound.  On the side that does not apply the

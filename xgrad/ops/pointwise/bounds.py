@@ -1,4 +1,4 @@
-"""maximum, minimum, fmax, fmin, clamp, clamp_min, clamp_max: the larger or smaller of two elements, and bounds.
+"""maximum, minimum, fmax, fmin take the larger or smaller of two elements; clamp, clamp_min, clamp_max limit elements.
 
 Ties: `maximum` and `minimum` halve the gradient, `fmax`, `fmin` and `clamp` give it to `input`.
 (PyTorch: BinaryOps.cpp, TensorCompare.cpp.)

@@ -1,4 +1,4 @@
-"""cat, stack, hstack, vstack, ...: join tensors to one; block_diag, cartesian_prod and combinations combine them.
+"""cat, stack, hstack, vstack, ...: join tensors into one; block_diag, cartesian_prod and combinations combine them.
 
 All are linear; backward cuts the gradient of the result into the gradients of its parts, and adds where parts repeat.
 """

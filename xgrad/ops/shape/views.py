@@ -1,6 +1,7 @@
-"""PyTorch's view operations that return one view (select, transpose, view, ...), as functions and methods.
+"""PyTorch's view operations that return one tensor (select, transpose, reshape, ...), as functions and methods.
 
 Most are one call of `dispatch/view.py`: PyTorch's arguments as the key of the view, and the name of its node.
+`reshape`, `flatten` and `contiguous` may return a copy, `contiguous` and `positive` the tensor itself.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""stft, istft: compute the short-time Fourier transform of a signal, of frames times a window, and its inverse.
+"""stft, istft: compute a signal's short-time Fourier transform (the transforms of windowed frames), and its inverse.
 
 Frames are made of slices of whole hops side by side, so neither they nor their sum (`_overlapped`, the transpose) need
 a gather or a scatter.  (PyTorch: SpectralOps.cpp, torch/functional.py.)
