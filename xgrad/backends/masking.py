@@ -158,21 +158,23 @@ class _Walk:
         old, new = np.asarray(exact), np.asarray(padded.val)
         if old.dtype == new.dtype and old.tobytes() == new.tobytes():
             return padded.val
+        lacks = f"'{name}' has the number {exact}, which depends on the true size"
         real = any(jnp.issubdtype(old.dtype, kind) for kind in (jnp.floating, jnp.integer))
-        if name in _ELEMENTWISE and real and np.isfinite(old) and np.isfinite(new):
-            for count in range(1, len(self.sizes) + 1):
-                for chosen in combinations(self.sizes, count):
-                    n, m = (prod(sizes) for sizes in zip(*chosen))
-                    factor = (float(new) - float(old)) / (m - n)
-                    if factor != int(factor) or not factor:
-                        continue
-                    offset = float(old) - factor * n
-                    whole = int(factor) * n + int(offset)
-                    if offset == int(offset) and abs(whole) < 1 << 31 and np.array(whole).astype(old.dtype) == old:
-                        product = prod(self.true[self.sizes[pair]] for pair in chosen)
-                        value = product * np.int32(factor) + np.int32(offset)
-                        return value.astype(padded.aval.dtype)
-        raise Unpadded(f"'{name}' has the number {exact}, which depends on the true size")
+        if name not in _ELEMENTWISE or not real or not np.isfinite(old) or not np.isfinite(new):
+            raise Unpadded(lacks)
+        ways = []
+        for chosen in (c for count in range(len(self.sizes)) for c in combinations(self.sizes, count + 1)):
+            n, m = (prod(sizes) for sizes in zip(*chosen))
+            factor = (float(new) - float(old)) / (m - n)
+            whole = float(old) - factor * n, factor
+            right = all(map(float.is_integer, whole)) and np.array(whole[0] + factor * n).astype(old.dtype) == old
+            if right and factor and max(abs(float(old)), *map(abs, whole)) < 1 << 31:
+                ways.append((abs(whole[0]), abs(factor), *map(int, whole), chosen))
+        if not ways:
+            raise Unpadded(lacks)
+        *_, offset, factor, chosen = min(ways)  # the simplest one, which other sizes have too
+        product = prod(self.true[self.sizes[pair]] for pair in chosen)
+        return (product * np.int32(factor) + np.int32(offset)).astype(padded.aval.dtype)
 
     def filled(self, x: Any, exact: Any, dims: Sequence[int], value: Any) -> Any:
         """Return an array with a value where these dimensions are padded."""
