@@ -134,6 +134,18 @@ def test_gradients_may_part_alone(inputs):
     found = xgrad.compare(xgrad.tanh, inputs[0], backends=[chip, wrong], timing=False)
     assert "the values of all operators are equal, and the gradients differ" in str(found)
     assert found.max_difference > 0.01
+    x = inputs[0]
+    rounds = wrong.replace(lowerings={"tanh": tanh, "exp": lambda x: jnp.exp(x) * (1 + 2**-22)})
+    found = xgrad.compare(lambda x: x.exp().tanh(), x, backends=[chip, rounds], timing=False)
+    assert "the values of all operators are equal within rounding, and the gradients differ" in str(found)
+
+
+def test_operators_that_one_backend_runs_alone_are_named(inputs):
+    def more(x):
+        return x.sin().cos() if x.device.type == "chip" else x.sin()
+
+    found = xgrad.compare(more, inputs[0], backends=["cpu", chip], timing=False)
+    assert "other operators run from number 1 on: none, and cos" in str(found)
 
 
 def test_the_users_inputs_stay_as_they_are(inputs):

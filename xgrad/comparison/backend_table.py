@@ -38,6 +38,7 @@ class FirstDifference(NamedTuple):
 
     `number`: how many operators ran before it; `line`: the user's; `first` and `other`: its values there and here.
     Both are None where other operators run, and where no operator was found to differ: then `operator` is "backward".
+    `rounding`: True if the operators' values differ within rounding alone.
     """
 
     number: int
@@ -45,11 +46,11 @@ class FirstDifference(NamedTuple):
     line: str
     first: np.ndarray | None
     other: np.ndarray | None
-    rounding: bool = False  # all that differs is within rounding
+    rounding: bool = False
 
     def __str__(self) -> str:
         if self.operator == "backward":
-            return "the values of all operators are equal, and the gradients differ"
+            return f"the values of all operators are equal{' within rounding' * self.rounding}, and the gradients differ"
         if self.first is None or self.other is None:
             return f"other operators run from number {self.number} on: {self.operator}, at {self.line}"
         at = _worst(self.first, self.other)

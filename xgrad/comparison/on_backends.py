@@ -8,6 +8,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import jax
@@ -177,13 +178,15 @@ def _within(mode: OperatorMode, function: Callable[..., Any], given: tuple[Any, 
 def _first_difference(first: list[Any], other: list[Any], rounding: bool) -> FirstDifference:
     """Return the first operator whose values differ: by more than rounding, unless that is all that differs.
 
-    Operators are compared in order, as many as both lists have; if none differs, the result's operator is "backward".
+    If none differs, the result's operator is "backward".
     """
-    for number, ((name, line, a), (theirs, _, b)) in enumerate(zip(first, other)):
+    equal, end = True, ("none", "the end", ())
+    for number, ((name, line, a), (theirs, _, b)) in enumerate(zip_longest(first, other, fillvalue=end)):
         if name != theirs:
             return FirstDifference(number, f"{name}, and {theirs}", line, None, None)
         for x, y in zip(a, b):
             found = difference(name, x, y)
+            equal &= found.equal
             if not (found.equal if rounding else found.within_rounding):
                 return FirstDifference(number, name, line, x, y, rounding)
-    return FirstDifference(len(first), "backward", "", None, None)
+    return FirstDifference(len(first), "backward", "", None, None, not equal)
