@@ -50,7 +50,8 @@ class FirstDifference(NamedTuple):
 
     def __str__(self) -> str:
         if self.operator == "backward":
-            return f"the values of all operators are equal{' within rounding' * self.rounding}, and the gradients differ"
+            within = " within rounding" * self.rounding
+            return f"the values of all operators are equal{within}, and the gradients differ"
         if self.first is None or self.other is None:
             return f"other operators run from number {self.number} on: {self.operator}, at {self.line}"
         at = _worst(self.first, self.other)

@@ -282,8 +282,10 @@ def _warn_of_copy(call: str) -> None:
 
 @composite(method=False)
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor: a tensor itself or, to another dtype or device, by a recorded `to`; a JAX array's memory may be
-    shared, other data are copied."""
+    """`data` as a tensor: a tensor itself or, to another dtype or device, by a recorded `to`; other data are copied.
+
+    A JAX array's memory may be shared.
+    """
     if not isinstance(data, Tensor):
         return _convert(data, dtype, device, False)
     if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
