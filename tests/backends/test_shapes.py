@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -154,9 +155,7 @@ def test_infinite_and_undefined_numbers_stay_where_they_are():
     for value in (np.inf, -np.inf, np.nan):
         x = np.asarray([1.0, value, 2.0, -1.0, 3.0], np.float32)
         for f in (lambda x: x.sum(), lambda x: x.amax(), lambda x: x.softmax(0), lambda x: x @ x, lambda x: x.argmax()):
-            np.testing.assert_array_equal(
-                f(xgrad.tensor(x, device=chip)).cpu().numpy(), f(xgrad.tensor(x)).numpy()
-            )
+            np.testing.assert_array_equal(f(xgrad.tensor(x, device=chip)).cpu().numpy(), f(xgrad.tensor(x)).numpy())
 
 
 def test_sizes_of_one_bucket_are_told_apart():
@@ -276,3 +275,70 @@ def test_numbers_of_64_bits():
             assert (x * x).cumsum(0)[-1].item() == 30
     finally:
         jax.config.update("jax_enable_x64", False)
+
+
+def of_both(function, sizes, *arrays):
+    """Return a function's results, and those of its masked program on arrays that are padded by what does harm."""
+    exact = jax.make_jaxpr(function)(*arrays)
+    padded = [np.pad(x, [(0, sizes.get(n, n) - n) for n in x.shape], constant_values=np.nan) for x in arrays]
+    masked = masking.masked(exact, jax.make_jaxpr(function)(*padded), {p: i for i, p in enumerate(sizes.items())})
+    found = jax.jit(masked)(np.asarray([*sizes], np.int32), *padded)
+    wanted = jax.tree.leaves(function(*arrays))
+    return [np.asarray(x)[tuple(slice(n) for n in y.shape)] for x, y in zip(found, wanted, strict=True)], wanted
+
+
+def newton(x):
+    """Iterate until all elements have converged: a loop whose condition reads them all."""
+
+    def goes_on(carry):
+        return (jnp.abs(carry * carry - x) > 1e-5).any()
+
+    return jax.lax.while_loop(goes_on, lambda y: (y + x / y) / 2, x + 1)
+
+
+PROGRAMS = {
+    "while": newton,
+    "scan": lambda x: jax.lax.scan(lambda c, row: (c + row, (c * row).sum()), x[0], jnp.stack([x[0], x[1]])),
+    "cond": lambda x: jax.lax.cond(x.sum() > 6, lambda x: x.max(0), lambda x: x.min(0), x),
+    "reversed": lambda x: jax.lax.cumsum(x, 0, reverse=True),
+    "number": lambda x: jnp.where(x > 0, x, x.size - 1) / (x.shape[0] - 1) * x.shape[1],
+    "number of a call": lambda x: jax.jit(lambda x, n: x / n)(x, x.shape[0]),
+    "or of bits": lambda x: jax.lax.reduce_or_p.bind(x.astype(np.int32), axes=(0,), **OUT),
+    "and of bits": lambda x: jax.lax.reduce_and_p.bind(x.astype(np.int32), axes=(0,), **OUT),
+    "rows added": lambda x: jnp.zeros((4, x.shape[1])).at[(x[:, 0] > 1).astype(np.int32)].add(x),
+    "rows read": lambda x: jnp.arange(8.0).reshape(4, 2)[(x[:, 0] > 1).astype(np.int32)],
+    "windows": lambda x: jax.lax.reduce_window(
+        jnp.stack([x] * 4), -jnp.inf, jax.lax.max, (2, 1, 1), (2, 1, 1), "VALID"
+    ),
+    "convolved": lambda x: jax.lax.conv(x[:, None, :2], jnp.ones((2, 1, 2), x.dtype), (1,), "SAME"),
+    "product of rows": lambda x: jax.lax.dot_general(x, x, (((0,), (0,)), ((1,), (1,)))),
+}
+OUT = {"out_sharding": None} if "out_sharding" in str(jax.make_jaxpr(jnp.all)(np.ones(2, bool))) else {}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_rules_of_operations(name):
+    x = np.random.default_rng(2).uniform(0.5, 3, size=(5, 3)).astype(np.float32)
+    found, wanted = of_both(PROGRAMS[name], {5: 8, 3: 6} if name not in ("convolved", "rows read") else {5: 8}, x)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.reshape(-1),
+        lambda x: jnp.concatenate([x, x]),
+        lambda x: x[::-1],
+        lambda x: x[1:],
+        lambda x: jnp.pad(x, 1),
+        lambda x: jnp.sort(x, 0),
+        lambda x: jax.lax.scan(lambda c, row: (c + row, row), x[0], x)[0],
+        lambda x: x * np.arange(15.0, dtype=np.float32).reshape(5, 3) if x.shape == (5, 3) else x * x,
+        lambda x: x[jnp.arange(2)],
+        lambda x: jax.random.uniform(jax.random.key(0), x.shape),
+    ],
+)
+def test_what_depends_on_the_padding_is_refused(function):
+    with pytest.raises(masking.UnpaddedError):
+        of_both(function, {5: 8}, np.ones((5, 3), np.float32))

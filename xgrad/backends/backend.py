@@ -82,9 +82,9 @@ class Backend:
     `fuse`: how what was noted is cut into programs: "all", one; "operator", one for each; n, at most n operators in
     one; a list of operators, as in `without`: these are programs of their own.
     `pending`: a lazy backend's operations that wait at most, before they run.
-    `shapes`: the sizes of which an eager backend's programs are made: dimensions of more than 1 are padded to the next
-    of these, beyond the last they stay; or a function from a size to a size.  Programs mask what is padded, and run as
-    they are where their values would depend on it: a report says why.
+    `shapes`: a list of sizes: an eager backend pads dimensions of more than 1 to the next size; beyond the last they
+    stay.  Or a function from a size to a size.  Programs mask what is padded, and run at their own sizes where their
+    values would depend on it: a report says why.
 
     A Backend is a device wherever one goes.  `register()` makes its name a device string; `activate()` is a block in
     which new tensors are made on it.

@@ -9,7 +9,7 @@ It is for `xgrad.Backend(shapes=...)`.  JAX traces the program at both shapes, a
 A dimension is padded where the two differ.  Operations that compute each element, or each row, by itself stay; those
 that combine along a padded dimension (sums, products, maxima, scatters) get the value there that changes nothing.  A
 number that is larger in the padded trace is computed from the true sizes, which are an operand; so programs of other
-sizes have the same text.  An operation without a rule, or with other parameters, is an `Unpadded`.
+sizes have the same text.  An operation without a rule, or with other parameters, is an `UnpaddedError`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,6 @@ from itertools import combinations
 from math import prod
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -26,14 +25,16 @@ from jax import lax
 from ..base.jax_compat import jaxprs
 
 # Operations that compute each element of the results from the same element of the operands.
-_ELEMENTWISE = frozenset(
-    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bitcast_convert_type bessel_i1e cbrt ceil clamp clz complex conj "
-    "convert_element_type copy copy_p cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igammac "
-    "imag integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not optimization_barrier or "
-    "polygamma population_count pow real reduce_precision regularized_incomplete_beta rem round rsqrt select_n "
-    "shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor "
-    "zeta".split()
-)
+_ELEMENTWISE = frozenset([
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
+    "bessel_i1e", "bitcast_convert_type", "cbrt", "ceil", "clamp", "clz", "complex", "conj", "convert_element_type",
+    "copy", "copy_p", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
+    "floor", "ge", "gt", "igamma", "igammac", "imag", "integer_pow", "is_finite", "le", "lgamma", "log", "log1p",
+    "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "optimization_barrier", "or",
+    "polygamma", "population_count", "pow", "real", "reduce_precision", "regularized_incomplete_beta", "rem",
+    "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin",
+    "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor", "zeta",
+])  # fmt: skip
 # Operations that combine along `axes` or `axis`, with the value that changes nothing.
 _COMBINING = {
     "reduce_sum": 0, "reduce_prod": 1, "reduce_max": "least", "reduce_min": "most", "reduce_and": -1, "reduce_or": 0,
@@ -48,7 +49,7 @@ _CALLS = frozenset(
 _SIZES = frozenset(["shape", "new_sizes", "sharding", "slice_sizes", "limit_indices"])
 
 
-class Unpadded(Exception):
+class UnpaddedError(Exception):
     """A program whose values would depend on the padding; the text says why."""
 
 
@@ -56,7 +57,7 @@ def masked(exact: Any, padded: Any, sizes: dict[tuple[int, int], int]) -> Callab
     """Return a function of (true sizes, *padded operands) that returns the flat, padded results.
 
     `exact`, `padded`: closed jaxprs of one function.  `sizes`: by (true size, padded size), the place in the true
-    sizes, which are a vector of int32.  The function raises `Unpadded` when it is traced.
+    sizes, which are a vector of int32.  The function raises `UnpaddedError` when it is traced.
     """
 
     def function(true: Any, *operands: Any) -> list[Any]:
@@ -80,16 +81,16 @@ class _Walk:
         core, values = jaxprs(), {}
         e, p = exact.jaxpr, padded.jaxpr
         if len(e.eqns) != len(p.eqns) or len(exact.consts) != len(padded.consts):
-            raise Unpadded("it is another program at the padded sizes")
+            raise UnpaddedError("it is another program at the padded sizes")
         for const, other, v in zip(exact.consts, padded.consts, p.constvars):
             if np.shape(const) != np.shape(other) or not np.array_equal(const, other):
-                raise Unpadded("it holds an array of the true size")
+                raise UnpaddedError("it holds an array of the true size")
             values[v] = other
         values.update(zip(p.invars, operands, strict=True))
         for ours, theirs in zip(e.eqns, p.eqns):
             name = theirs.primitive.name
             if ours.primitive.name != name or len(ours.outvars) != len(theirs.outvars):
-                raise Unpadded("it is another program at the padded sizes")
+                raise UnpaddedError("it is another program at the padded sizes")
             given = []
             for a, b in zip(ours.invars, theirs.invars, strict=True):
                 given.append(self.number(name, a.val, b) if isinstance(b, core.Literal) else values[b])
@@ -103,55 +104,29 @@ class _Walk:
         """Return the result of one operation, or results."""
         if name in _CALLS:
             return self.run(_within(exact.params), _within(padded.params), given)
-        if name in ("cond", "scan") and exact.params.keys() == padded.params.keys():
-            return (self.branches if name == "cond" else self.scan)(exact, padded, given)
+        if (control := _CONTROL.get(name)) is not None:
+            return control(self, exact.params, padded.params, given)
         same = {key: value for key, value in exact.params.items() if key not in _SIZES}
         if any(not _equal(value, padded.params[key]) for key, value in same.items()):
-            raise Unpadded(f"'{name}' has the true size among its parameters")
+            raise UnpaddedError(f"'{name}' has the true size among its parameters")
         pairs = [*zip(exact.invars, padded.invars), *zip(exact.outvars, padded.outvars)]
         where = [padded_dims(a.aval, b.aval) for a, b in pairs]
         if name not in _ELEMENTWISE and any(where):
             rule = _RULES.get(name)
             if rule is None:
-                raise Unpadded(f"'{name}' has a padded operand or result")
+                raise UnpaddedError(f"'{name}' has a padded operand or result")
             given = rule(self, exact, padded, given, where) or given
         elif name not in _ELEMENTWISE and not _equal(exact.params, padded.params):
-            raise Unpadded(f"'{name}' has the true size among its parameters")
+            raise UnpaddedError(f"'{name}' has the true size among its parameters")
         return padded.primitive.bind(*given, **padded.params)
 
-    def branches(self, exact: Any, padded: Any, given: list[Any]) -> list[Any]:
-        """Return the results of the branch that the first operand names."""
-        pairs = zip(exact.params["branches"], padded.params["branches"], strict=True)
-        return lax.switch(given[0], [partial(self.branch, *pair) for pair in pairs], *given[1:])
-
-    def branch(self, exact: Any, padded: Any, *operands: Any) -> list[Any]:
-        return self.run(exact, padded, operands)
-
-    def scan(self, exact: Any, padded: Any, given: list[Any]) -> list[Any]:
-        """Return the results of a loop whose steps have padded operands; not of one over a padded dimension."""
-        params = padded.params
-        if exact.params["length"] != params["length"]:
-            raise Unpadded("a loop over a padded dimension")
-        consts, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
-        within = exact.params["jaxpr"], params["jaxpr"]
-
-        def step(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-            out = self.run(*within, [*given[:consts], *carry, *xs])
-            return out[: params["num_carry"]], out[params["num_carry"] :]
-
-        carry, ys = lax.scan(
-            step, given[consts:carried], given[carried:],
-            length=params["length"], reverse=params["reverse"], unroll=params["unroll"],
-        )  # fmt: skip
-        return [*carry, *ys]
-
     def known(self, name: str, exact: Any, padded: Any) -> None:
-        """Raise `Unpadded` for a result with a size that no operand of the program has."""
+        """Raise `UnpaddedError` for a result with a size that no operand of the program has."""
         if len(exact.shape) != len(padded.shape):
-            raise Unpadded("it is another program at the padded sizes")
+            raise UnpaddedError("it is another program at the padded sizes")
         for i in padded_dims(exact, padded):
             if (exact.shape[i], padded.shape[i]) not in self.sizes:
-                raise Unpadded(f"'{name}' makes a size of {exact.shape[i]}, which is not an operand's")
+                raise UnpaddedError(f"'{name}' makes a size of {exact.shape[i]}, which is not an operand's")
 
     def number(self, name: str, exact: Any, padded: Any) -> Any:
         """Return a number of the program; where the traces differ, computed from the true sizes."""
@@ -160,8 +135,8 @@ class _Walk:
             return padded.val
         lacks = f"'{name}' has the number {exact}, which depends on the true size"
         real = any(jnp.issubdtype(old.dtype, kind) for kind in (jnp.floating, jnp.integer))
-        if name not in _ELEMENTWISE or not real or not np.isfinite(old) or not np.isfinite(new):
-            raise Unpadded(lacks)
+        if not real or not np.isfinite(old) or not np.isfinite(new):
+            raise UnpaddedError(lacks)
         ways = []
         for chosen in (c for count in range(len(self.sizes)) for c in combinations(self.sizes, count + 1)):
             n, m = (prod(sizes) for sizes in zip(*chosen))
@@ -171,7 +146,7 @@ class _Walk:
             if right and factor and max(abs(float(old)), *map(abs, whole)) < 1 << 31:
                 ways.append((abs(whole[0]), abs(factor), *map(int, whole), chosen))
         if not ways:
-            raise Unpadded(lacks)
+            raise UnpaddedError(lacks)
         *_, offset, factor, chosen = min(ways)  # the simplest one, which other sizes have too
         product = prod(self.true[self.sizes[pair]] for pair in chosen)
         return (product * np.int32(factor) + np.int32(offset)).astype(padded.aval.dtype)
@@ -214,24 +189,66 @@ def _extreme(value: Any, dtype: Any) -> Any:
     return jnp.iinfo(dtype).min if least else jnp.iinfo(dtype).max
 
 
+# -- control: of (walk, parameters of the exact operation, of the padded one, operands) --------------------------------
+
+
+def _branches(walk: _Walk, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
+    def branch(pair: tuple[Any, Any], *operands: Any) -> list[Any]:
+        return walk.run(*pair, operands)
+
+    pairs = zip(exact["branches"], padded["branches"], strict=True)
+    return lax.switch(given[0], [partial(branch, pair) for pair in pairs], *given[1:])
+
+
+def _scan(walk: _Walk, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
+    if exact["length"] != padded["length"]:
+        raise UnpaddedError("a loop over a padded dimension")
+    consts, count = padded["num_consts"], padded["num_carry"]
+
+    def step(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
+        out = walk.run(exact["jaxpr"], padded["jaxpr"], [*given[:consts], *carry, *xs])
+        return out[:count], out[count:]
+
+    options = {name: padded[name] for name in ("length", "reverse", "unroll")}
+    carry, ys = lax.scan(step, given[consts : consts + count], given[consts + count :], **options)
+    return [*carry, *ys]
+
+
+def _while(walk: _Walk, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
+    ours, theirs = padded["cond_nconsts"], padded["cond_nconsts"] + padded["body_nconsts"]
+
+    def goes_on(carry: list[Any]) -> Any:
+        return walk.run(exact["cond_jaxpr"], padded["cond_jaxpr"], [*given[:ours], *carry])[0]
+
+    def body(carry: list[Any]) -> list[Any]:
+        return walk.run(exact["body_jaxpr"], padded["body_jaxpr"], [*given[ours:theirs], *carry])
+
+    return lax.while_loop(goes_on, body, given[theirs:])
+
+
+_CONTROL = {"cond": _branches, "scan": _scan, "while": _while}
+
+
 # -- rules: of (walk, exact operation, padded operation, operands, padded dimensions of operands and results) ----------
-# They return other operands, or None, or raise `Unpadded`.
+# They return other operands, or None, or raise `UnpaddedError`.
 
 
 def _combines(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any]:
     axes = padded.params.get("axes", (padded.params.get("axis"),))
     x, name = given[0], padded.primitive.name
     if jnp.issubdtype(x.dtype, jnp.complexfloating) and isinstance(_COMBINING[name], str):
-        raise Unpadded(f"'{name}' of complex numbers")
+        raise UnpaddedError(f"'{name}' of complex numbers")
     return [walk.filled(x, exact.invars[0].aval, [i for i in where[0] if i in axes], _COMBINING[name])]
 
 
 def _product(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any]:
     contracted, _ = padded.params["dimension_numbers"]
-    return [
-        walk.filled(x, v.aval, [i for i in dims if i in summed], 0)
-        for x, v, dims, summed in zip(given, exact.invars, where, contracted)
-    ]
+    wide, found = padded.params["preferred_element_type"], []
+    for x, v, dims, summed in zip(given, exact.invars, where, contracted):
+        own = walk.filled(x, v.aval, [i for i in dims if i in summed], 0)
+        # On a CPU jaxlib 0.7 has no product, in float32, of halves that are transposed and then masked.
+        found.append(own if own is x or wide != np.float32 or x.dtype.itemsize != 2 else own.astype(wide))
+    return found
 
 
 def _convolution(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any]:
@@ -241,7 +258,7 @@ def _convolution(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: 
     rows, kernels = where[:2]
     spatial = [i for i in rows if i not in (batch, feature)] + [i for i in kernels if i not in (out, summed)]
     if spatial or (grouped and (kernels or feature in rows or padded.params["batch_group_count"] > 1)):
-        raise Unpadded("a convolution along a padded dimension")
+        raise UnpaddedError("a convolution along a padded dimension")
     return [
         walk.filled(x, v.aval, [i for i in dims if i == dim], 0)
         for x, v, dims, dim in zip(given, exact.invars, where, (feature, summed))
@@ -256,7 +273,7 @@ def _along(*names: str) -> Callable[..., None]:
             along = padded.params[name]
             along = along if isinstance(along, (tuple, list)) else (along,)
             if any(i in along for dims in where for i in dims):
-                raise Unpadded(f"'{padded.primitive.name}' along a padded dimension")
+                raise UnpaddedError(f"'{padded.primitive.name}' along a padded dimension")
 
     return rule
 
@@ -268,20 +285,20 @@ def _window(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[
         if (params["window_dimensions"][i], params["window_strides"][i], (*params["padding"][i],)) != (
             1, 1, (0, 0),
         ) or dilated:  # fmt: skip
-            raise Unpadded("a window along a padded dimension")
+            raise UnpaddedError("a window along a padded dimension")
 
 
 def _broadcasts(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
     # An operand's dimension is padded as the result's is, or has one element: `known` has seen to the sizes.
     for i, to in enumerate(padded.params["broadcast_dimensions"]):
         if i in where[0] and to not in where[-1]:
-            raise Unpadded("a broadcast along a padded dimension")
+            raise UnpaddedError("a broadcast along a padded dimension")
 
 
 def _reshapes(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
     """Padded dimensions are the same ones before and after, with as many elements between them."""
     if padded.params.get("dimensions") is not None:
-        raise Unpadded("'reshape' in another order")
+        raise UnpaddedError("'reshape' in another order")
 
     def parts(v: Any, w: Any, dims: list[int]) -> list[Any]:
         shape, found, count = w.aval.shape, [], 1
@@ -295,7 +312,7 @@ def _reshapes(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: lis
 
     before = parts(exact.invars[0], padded.invars[0], where[0])
     if before != parts(exact.outvars[0], padded.outvars[0], where[-1]):
-        raise Unpadded("'reshape' merges or splits a padded dimension")
+        raise UnpaddedError("'reshape' merges or splits a padded dimension")
 
 
 def _slices(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
@@ -304,12 +321,12 @@ def _slices(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[
     for i, (start, stride) in enumerate(zip(padded.params["start_indices"], strides)):
         whole = i in where[0] and i in where[-1] and (start, stride) == (0, 1)
         if not whole and old[i] != new[i]:
-            raise Unpadded("'slice' of a padded dimension")
+            raise UnpaddedError("'slice' of a padded dimension")
 
 
 def _fills(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
     if any((*padded.params["padding_config"][i],) != (0, 0, 0) for i in where[0]):
-        raise Unpadded("'pad' of a padded dimension")
+        raise UnpaddedError("'pad' of a padded dimension")
 
 
 def _reads_rows(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
@@ -320,9 +337,9 @@ def _reads_rows(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: l
     for i, n in enumerate(old):
         whole = n == exact.invars[0].aval.shape[i] and new[i] == padded.invars[0].aval.shape[i]
         if (i in where[0] or n != new[i]) and not whole and i not in batching:
-            raise Unpadded("'gather' along a padded dimension")
+            raise UnpaddedError("'gather' along a padded dimension")
     if len(padded.invars[1].aval.shape) - 1 in where[1]:
-        raise Unpadded("'gather' with padded indices")
+        raise UnpaddedError("'gather' with padded indices")
 
 
 def _adds_rows(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any]:
@@ -337,7 +354,7 @@ def _adds_rows(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: li
         if i in where[0] or j in where[2]
     )
     if indexed & {*where[0]} or partly or len(padded.invars[1].aval.shape) - 1 in where[1]:
-        raise Unpadded("'scatter-add' along a padded dimension")
+        raise UnpaddedError("'scatter-add' along a padded dimension")
     rows = [i for i in where[2] if i not in numbers.update_window_dims]
     return [*given[:2], walk.filled(given[2], exact.invars[2].aval, rows, 0)]
 

@@ -20,7 +20,7 @@ from ..base.jax_compat import jaxprs
 from ..errors import CompiledMismatchError
 from ..execution.programs.programs import Program
 from .counting import here, kinds, struct
-from .masking import Unpadded, masked
+from .masking import UnpaddedError, masked
 from .rewriting import difference
 
 
@@ -38,9 +38,9 @@ def sizes_named(backend: str, shapes: Any) -> Any:
     """Return `shapes` as a tuple of rising sizes, a function, or None.  Raises `ValueError` for any other value."""
     if shapes is None or callable(shapes):
         return shapes
-    if isinstance(shapes, Sequence) and not isinstance(shapes, str) and shapes:
-        if all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shapes):
-            return (*sorted({*shapes}),)
+    listed = isinstance(shapes, Sequence) and not isinstance(shapes, str) and bool(shapes)
+    if listed and all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shapes):
+        return (*sorted({*shapes}),)
     raise ValueError(
         f"Backend '{backend}': shapes is a list of sizes to which dimensions are padded, or a function from a size to "
         f"a size, but got {shapes!r}"
@@ -74,14 +74,14 @@ class Fitted:
                 leaves[i] = self._made(np.ascontiguousarray(np.asarray(leaves[i])[tuple([slice(n) for n in shape])]))
         return tree.unflatten(leaves)
 
-    def _made(self, array: np.ndarray) -> Any:
-        array = jnp.asarray(array)
+    def _made(self, host: np.ndarray) -> Any:
+        array = jnp.asarray(host)
         return array if self.device is None else jax.device_put(array, self.device)
 
 
 def _padded_shape(x: Any, sizes: dict[int, int]) -> tuple[int, ...] | None:
     """Return the padded shape of an operand; None if it stays."""
-    shape = getattr(x, "shape", ())  # a number has none
+    shape: tuple[int, ...] = getattr(x, "shape", ())  # a number has none
     padded = tuple([sizes.get(n, n) for n in shape])
     return None if padded == shape else padded
 
@@ -149,7 +149,7 @@ class Padding:
             return found, []
         alone = {n: self._padded(trace, {n: m}) for n, m in sizes.items()} if len(sizes) > 1 else {}
         fit = {n: sizes[n] for n, each in alone.items() if isinstance(each, Fitted)}
-        left = [f"size {n}, {why}" for n, why in (alone or {n: found for n in sizes}).items() if n not in fit]
+        left = [f"size {n}, {why}" for n, why in (alone or dict.fromkeys(sizes, found)).items() if n not in fit]
         found = self._padded(trace, fit) if fit else None
         if isinstance(found, str):  # each size alone, but not together
             return None, [f"sizes {', '.join(map(str, fit))}, {found}", *left]
@@ -167,7 +167,7 @@ class Padding:
             padded = jax.make_jaxpr(trace.program.function)(*trace.tree.unflatten(more))
             numbered = {pair: i for i, pair in enumerate(sizes.items())}
             closed = jax.make_jaxpr(masked(trace.exact, padded, numbered))(true, *more)
-        except Unpadded as error:
+        except UnpaddedError as error:
             return str(error)
         except Exception as error:  # an operator checks its operands' sizes
             return f"{type(error).__name__} when padded: {str(error).partition(chr(10))[0]}"
