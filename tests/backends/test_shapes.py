@@ -266,15 +266,11 @@ def test_a_compiled_step_keeps_its_sizes():
         )
 
 
-def test_numbers_of_64_bits():
-    jax.config.update("jax_enable_x64", True)
-    try:
-        for dtype in (xgrad.float64, xgrad.int64, xgrad.complex128):
-            x = xgrad.arange(5, device=checking).to(dtype)
-            assert x.sum().item() == 10
-            assert (x * x).cumsum(0)[-1].item() == 30
-    finally:
-        jax.config.update("jax_enable_x64", False)
+@pytest.mark.parametrize("dtype", [xgrad.float64, xgrad.int64, xgrad.complex128], ids=str)
+def test_numbers_of_64_bits(dtype):
+    x = xgrad.arange(5, device=checking).to(dtype)
+    assert x.sum().item() == 10
+    assert (x * x).cumsum(0)[-1].item() == 30
 
 
 def of_both(function, sizes, *arrays):
