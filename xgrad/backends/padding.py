@@ -142,6 +142,8 @@ class Padding:
             return None, []
         if program.role:
             return None, ["a view"]
+        if any(jnp.issubdtype(getattr(x, "dtype", bool), jax.dtypes.extended) for x in leaves):
+            return None, ["keys of random numbers"]
         exact = jax.make_jaxpr(program.function, return_shape=True)(*tree.unflatten(leaves))
         trace = _Trace(program, leaves, tree, *exact)
         found = self._padded(trace, sizes)
