@@ -106,6 +106,17 @@ def test_rrelu_draws_slopes_in_training_and_its_gradient_is_the_slope():
     np.testing.assert_allclose(F.rrelu(x, 0.2, 0.6).detach().numpy(), -0.4, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["elu", "celu", "selu"])
+def test_the_slope_of_the_negative_side_does_not_change_at_zero(name):
+    found = []
+    for lib in (torch, xgrad):
+        x = lib.tensor([0.0, -0.0, -1.0, 1.0], requires_grad=True)
+        (slope,) = lib.autograd.grad(getattr(lib.nn.functional, name)(x).sum(), x, create_graph=True)
+        (second,) = lib.autograd.grad(slope.sum(), x)
+        found.append([slope.detach().numpy(), second.numpy()])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [

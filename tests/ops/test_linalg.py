@@ -254,6 +254,8 @@ def test_functions_of_complex_matrices(name):
 def test_slogdet():
     agree(lambda lib, x: lib.linalg.slogdet(x).logabsdet, GENERAL)
     agree(lambda lib, x: x.logdet(), P, order=1)
+    agree(lambda lib, x: x.logdet(), np.array([[[0.0, 1.0], [2.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]]), order=1)
+    agree(lambda lib, x: x.logdet(), GENERAL + 1j * numbers(2, 3, 3, seed=4), order=1)
 
 
 @pytest.mark.one_in(6)

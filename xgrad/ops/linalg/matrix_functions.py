@@ -68,7 +68,7 @@ def logdet(self):
     """The logarithms of the determinants of square matrices; NaN where one is negative."""
     require_matrices(self, "logdet")
     sign, logabsdet = jnp.linalg.slogdet(self)
-    return jnp.log(sign) + logabsdet
+    return jnp.log(sign) + logabsdet if jnp.iscomplexobj(self) else jnp.where(sign < 0, jnp.nan, logabsdet)
 
 
 # -- inverses and solvers ---------------------------------------------------------------------------------------------

@@ -200,8 +200,9 @@ def prelu(self, weight):
 def _elu(x: Any, alpha: Any, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
     require_real_floating(x, "elu")
     # expm1 of large numbers is infinite, and infinity times a zero gradient is NaN: the branch gets none of them.
-    negative = jnp.where(x > 0, 0, x)
-    return jnp.where(x > 0, x * scale, COMPLEX_TOO["expm1"](negative * input_scale) * (alpha * scale))
+    negative = COMPLEX_TOO["expm1"](jnp.where(x < 0, x, 0) * input_scale)
+    # At 0 the slope is the negative side's, and does not change (PyTorch: elu_double_backward).
+    return jnp.where(x > 0, x * scale, jnp.where(x < 0, negative, x * input_scale) * (alpha * scale))
 
 
 @activation(samples=(*REAL, sample(real(2, 3), 0.7)))
