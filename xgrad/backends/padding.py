@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..base.dtypes import x64_enabled
+from ..base.dtypes import WIDE, x64_enabled
 from ..base.jax_compat import jaxprs
 from ..errors import CompiledMismatchError
 from ..execution.programs.programs import Program
-from .counting import here, kinds, struct
-from .masking import UnpaddedError, masked
+from .counting import here, kinds
+from ..execution.programs.masking import UnpaddedError, key_of, masked
 from .rewriting import difference
 
 
@@ -39,12 +39,24 @@ def sizes_named(backend: str, shapes: Any) -> Any:
     if shapes is None or callable(shapes):
         return shapes
     listed = isinstance(shapes, Sequence) and not isinstance(shapes, str) and bool(shapes)
-    if listed and all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shapes):
-        return (*sorted({*shapes}),)
+    if listed and all(_is_size(size) and size > 0 for size in shapes):
+        return (*sorted({*map(int, shapes)}),)
     raise ValueError(
         f"Backend '{backend}': shapes is a list of sizes to which dimensions are padded, or a function from a size to "
         f"a size, but got {shapes!r}"
     )
+
+
+def _is_size(size: Any) -> bool:
+    return isinstance(size, (int, np.integer)) and not isinstance(size, bool)
+
+
+def _struct(x: Any) -> Any:
+    """Return the shape and dtype of each array of an operand; numbers as they are."""
+    if x.__class__ is tuple:
+        return tuple(map(_struct, x))
+    weak = getattr(x, "weak_type", False)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak) if hasattr(x, "shape") else x
 
 
 class Fitted:
@@ -92,13 +104,16 @@ class Padding:
     def __init__(self, runtime: Any, shapes: Any) -> None:
         self._runtime, self._shapes = runtime, shapes
         self._fitted: dict[Any, tuple[Fitted | None, list[str]]] = {}  # by program and operands' kinds; what stays, why
-        self._programs: dict[Any, Program] = {}  # by text
+        self._programs: dict[Any, Program] = {}  # by what they compute
 
     def fitted(self, program: Any, values: Sequence[Any]) -> Fitted | None:
         """Return the padded program for a program and its operands, and count it; None if it runs as it is."""
-        if not program.lazy:
+        config: Any = jax.config
+        if not program.lazy or config.jax_debug_nans or config.jax_debug_infs:  # these look at the padding too
             return None
-        key = program, x64_enabled(), kinds(values)
+        if not x64_enabled() and any(getattr(x, "dtype", None) in WIDE for x in jax.tree.leaves([*values])):
+            return None  # the program refuses them, or converts
+        key = program, x64_enabled(), kinds(values), config.jax_default_matmul_precision
         found = self._fitted.get(key)
         if found is None:
             found = self._fitted[key] = self._fit(program, values)
@@ -127,16 +142,16 @@ class Padding:
             at = bisect_left(self._shapes, n)
             return self._shapes[at] if at < len(self._shapes) else n
         size = self._shapes(n)
-        if isinstance(size, bool) or not isinstance(size, int) or size < n:
+        if not _is_size(size) or size < n:
             raise ValueError(
                 f"Backend '{self._runtime.backend.name}': shapes returned {size!r} for a size of {n}, but has to "
                 f"return an int of at least {n}"
             )
-        return size
+        return int(size)
 
     def _fit(self, program: Any, values: Sequence[Any]) -> tuple[Fitted | None, list[str]]:
         """Return the program with as many sizes padded as it can have, and the sizes that stay, with the reasons."""
-        leaves, tree = jax.tree.flatten([*map(struct, values)])
+        leaves, tree = jax.tree.flatten([*map(_struct, values)])
         sizes = {n: m for x in leaves for n in getattr(x, "shape", ()) if (m := self._size(n)) != n}
         if not sizes:
             return None, []
@@ -144,8 +159,10 @@ class Padding:
             return None, ["a view"]
         if any(jnp.issubdtype(getattr(x, "dtype", bool), jax.dtypes.extended) for x in leaves):
             return None, ["keys of random numbers"]
-        exact = jax.make_jaxpr(program.function, return_shape=True)(*tree.unflatten(leaves))
-        trace = _Trace(program, leaves, tree, *exact)
+        exact, results = jax.make_jaxpr(program.function, return_shape=True)(*tree.unflatten(leaves))
+        if any(aval.weak_type for aval in exact.out_avals):
+            return None, ["a result of a weak type"]
+        trace = _Trace(program, leaves, tree, exact, results)
         found = self._padded(trace, sizes)
         if isinstance(found, Fitted):
             return found, []
@@ -183,8 +200,7 @@ class Padding:
 
     def _shared(self, program: Any, closed: Any, form: Any) -> Program:
         """Return the program of a closed jaxpr: the same one for the same text and constants."""
-        consts = tuple([(np.shape(x), np.asarray(x).tobytes()) for x in closed.consts])
-        key = program.name, program.operator, str(closed), consts, form
+        key = program.name, program.operator, key_of(closed), form
         found = self._programs.get(key)
         if found is None:
             function: Callable[..., Any] = jaxprs().jaxpr_as_fun(closed)

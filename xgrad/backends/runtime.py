@@ -157,6 +157,10 @@ class Runtime(Counting):
             values = gathered(values, shard)
         fitted = None if self.padding is None or shard is not None else self.padding.fitted(program, values)
         own, given = (program, values) if fitted is None else (fitted.program, fitted.values(values))
+        if fitted is not None and self.hlo is not None:
+            passes = None if self.launching is None else self.launching.passes
+            if self.hlo.lack(own, (x64_enabled(), *kinds(given)), passes):  # masks take operations of their own
+                fitted, own, given = None, program, values
         if program.__class__ is not Known:
             self._launch(own, given, operands)
         launching = None if program.__class__ is Known else self.launching

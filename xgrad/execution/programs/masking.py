@@ -1,6 +1,6 @@
 """masked: makes from a program at padded shapes a function with the values of the same program at the true shapes.
 
-It is for `xgrad.Backend(shapes=...)`.  JAX traces the program at both shapes, and the two traces are read side by side:
+It is for `xgrad.compile(dynamic=...)` and `xgrad.Backend(shapes=...)`.  JAX traces the program at both shapes, and the two traces are read side by side:
 
     true      a:f32[5,3]   b = reduce_sum[axes=(0,)] a              c = div b 5.0
     padded    a:f32[8,3]   b = reduce_sum[axes=(0,)] a              c = div b 8.0
@@ -12,17 +12,18 @@ number that is larger in the padded trace is computed from the true sizes, which
 sizes have the same text.  An operation without a rule, or with other parameters, is an `UnpaddedError`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import accumulate, combinations
 from math import prod
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..base.jax_compat import jaxprs
+from ...base.jax_compat import jaxprs
 
 # Operations that compute each element of the results from the same element of the operands.
 _ELEMENTWISE = frozenset([
@@ -49,6 +50,11 @@ _CALLS = frozenset(
 _SIZES = frozenset(["shape", "new_sizes", "sharding", "slice_sizes", "limit_indices"])
 
 
+_ANOTHER = "it is another program at the padded sizes"
+# Promises about indices that padding may break.
+_PROMISES = {"unique_indices": False, "indices_are_sorted": False}
+
+
 class UnpaddedError(Exception):
     """A program whose values would depend on the padding; the text says why."""
 
@@ -61,9 +67,46 @@ def masked(exact: Any, padded: Any, sizes: dict[tuple[int, int], int]) -> Callab
     """
 
     def function(true: Any, *operands: Any) -> list[Any]:
-        return _Walk(sizes, true).run(exact, padded, operands)
+        try:
+            return _Walk(sizes, true).run(exact, padded, operands)
+        except UnpaddedError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:  # of JAX, where what is computed does not fit together
+            raise UnpaddedError(f"{_ANOTHER} ({type(error).__name__})") from error
 
     return function
+
+
+def key_of(value: Any) -> Any:
+    """Return a key of a closed jaxpr, equal for programs that compute the same: variables are numbered.
+
+    Its text would not do: JAX prints neither weak types nor which function a callback calls.
+    """
+    core = jaxprs()
+    if isinstance(value, core.ClosedJaxpr):
+        return key_of(value.jaxpr), tuple([(np.shape(x), str(x.dtype), np.asarray(x).tobytes()) for x in value.consts])
+    if isinstance(value, core.Jaxpr):
+        numbers: dict[Any, int] = {}
+
+        def named(v: Any) -> Any:
+            aval = v.aval
+            if isinstance(v, core.Literal):
+                return str(aval), aval.weak_type, np.asarray(v.val).tobytes()
+            return numbers.setdefault(v, len(numbers)), str(aval), getattr(aval, "weak_type", False)
+
+        heads = tuple([named(v) for v in (*value.constvars, *value.invars)])
+        eqns = [
+            (eqn.primitive.name, key_of(eqn.params), *map(named, eqn.invars), None, *map(named, eqn.outvars))
+            for eqn in value.eqns
+        ]
+        return heads, tuple(eqns), tuple([named(v) for v in value.outvars])
+    if isinstance(value, dict):
+        return tuple([(name, key_of(part)) for name, part in sorted(value.items())])
+    if isinstance(value, (tuple, list)):
+        return tuple(map(key_of, value))
+    if isinstance(value, np.ndarray):
+        return value.shape, str(value.dtype), value.tobytes()
+    return value if isinstance(value, Hashable) else str(value)
 
 
 def padded_dims(exact: Any, padded: Any) -> list[int]:
@@ -78,27 +121,38 @@ class _Walk:
         self.sizes, self.true = sizes, true
 
     def run(self, exact: Any, padded: Any, operands: Sequence[Any]) -> list[Any]:
-        core, values = jaxprs(), {}
         e, p = exact.jaxpr, padded.jaxpr
         if len(e.eqns) != len(p.eqns) or len(exact.consts) != len(padded.consts):
-            raise UnpaddedError("it is another program at the padded sizes")
-        for const, other, v in zip(exact.consts, padded.consts, p.constvars):
-            if np.shape(const) != np.shape(other) or not np.array_equal(const, other):
+            raise UnpaddedError(_ANOTHER)
+        twins, values = dict(zip(p.invars, e.invars, strict=True)), dict(zip(p.invars, operands, strict=True))
+        literal = jaxprs().Literal
+
+        def read(what: str, ours: Any, theirs: Any) -> Any:
+            if isinstance(theirs, literal) and isinstance(ours, literal):
+                return self.number(what, ours.val, theirs.val)
+            if isinstance(theirs, literal) or twins[theirs] is not ours:  # what it reads was computed elsewhere
+                raise UnpaddedError(_ANOTHER)
+            return values[theirs]
+
+        for ours, theirs, const, other in zip(e.constvars, p.constvars, exact.consts, padded.consts):
+            twins[theirs] = ours
+            if np.shape(const) == np.shape(other) and np.array_equal(const, other):
+                values[theirs] = other
+            elif np.shape(const) or np.shape(other):
                 raise UnpaddedError("it holds an array of the true size")
-            values[v] = other
-        values.update(zip(p.invars, operands, strict=True))
+            else:
+                values[theirs] = self.number("it", const, other)
         for ours, theirs in zip(e.eqns, p.eqns):
             name = theirs.primitive.name
-            if ours.primitive.name != name or len(ours.outvars) != len(theirs.outvars):
-                raise UnpaddedError("it is another program at the padded sizes")
-            given = []
-            for a, b in zip(ours.invars, theirs.invars, strict=True):
-                given.append(self.number(name, a.val, b) if isinstance(b, core.Literal) else values[b])
+            if ours.primitive is not theirs.primitive or len(ours.outvars) != len(theirs.outvars):
+                raise UnpaddedError(_ANOTHER)
+            given = [read(f"'{name}'", a, b) for a, b in zip(ours.invars, theirs.invars, strict=True)]
             for a, b in zip(ours.outvars, theirs.outvars):
                 self.known(name, a.aval, b.aval)
             out = self.equation(name, ours, theirs, given)
+            twins.update(zip(theirs.outvars, ours.outvars))
             values.update(zip(theirs.outvars, out if theirs.primitive.multiple_results else [out], strict=True))
-        return [v.val if isinstance(v, core.Literal) else values[v] for v in p.outvars]
+        return [read("a result", a, b) for a, b in zip(e.outvars, p.outvars, strict=True)]
 
     def equation(self, name: str, exact: Any, padded: Any, given: list[Any]) -> Any:
         """Return the result of one operation, or results."""
@@ -109,6 +163,7 @@ class _Walk:
         same = {key: value for key, value in exact.params.items() if key not in _SIZES}
         if any(not _equal(value, padded.params[key]) for key, value in same.items()):
             raise UnpaddedError(f"'{name}' has the true size among its parameters")
+        params = padded.params
         pairs = [*zip(exact.invars, padded.invars), *zip(exact.outvars, padded.outvars)]
         where = [padded_dims(a.aval, b.aval) for a, b in pairs]
         if name not in _ELEMENTWISE and any(where):
@@ -116,24 +171,32 @@ class _Walk:
             if rule is None:
                 raise UnpaddedError(f"'{name}' has a padded operand or result")
             given = rule(self, exact, padded, given, where) or given
+            params = {**padded.params, **{key: value for key, value in _PROMISES.items() if key in padded.params}}
         elif name not in _ELEMENTWISE and not _equal(exact.params, padded.params):
             raise UnpaddedError(f"'{name}' has the true size among its parameters")
-        return padded.primitive.bind(*given, **padded.params)
+        return padded.primitive.bind(*given, **params)
 
     def known(self, name: str, exact: Any, padded: Any) -> None:
         """Raise `UnpaddedError` for a result with a size that no operand of the program has."""
-        if len(exact.shape) != len(padded.shape):
-            raise UnpaddedError("it is another program at the padded sizes")
+        if len(exact.shape) != len(padded.shape) or exact.dtype != padded.dtype:
+            raise UnpaddedError(_ANOTHER)
         for i in padded_dims(exact, padded):
-            if (exact.shape[i], padded.shape[i]) not in self.sizes:
+            if self.rows(exact.shape[i], padded.shape[i]) is None:
                 raise UnpaddedError(f"'{name}' makes a size of {exact.shape[i]}, which is not an operand's")
 
-    def number(self, name: str, exact: Any, padded: Any) -> Any:
+    def rows(self, n: int, m: int) -> Any:
+        """Return a true size: an operand's, or a multiple of one, of rows that were joined; None for any other."""
+        for (size, wide), place in self.sizes.items():
+            if not n % size and n // size * wide == m:
+                return self.true[place] * np.int32(n // size)
+        return None
+
+    def number(self, what: str, exact: Any, padded: Any) -> Any:
         """Return a number of the program; where the traces differ, computed from the true sizes."""
-        old, new = np.asarray(exact), np.asarray(padded.val)
+        old, new = np.asarray(exact), np.asarray(padded)
         if old.dtype == new.dtype and old.tobytes() == new.tobytes():
-            return padded.val
-        lacks = f"'{name}' has the number {exact}, which depends on the true size"
+            return padded
+        lacks = f"{what} has the number {exact}, which depends on the true size"
         real = any(jnp.issubdtype(old.dtype, kind) for kind in (jnp.floating, jnp.integer))
         if not real or not np.isfinite(old) or not np.isfinite(new):
             raise UnpaddedError(lacks)
@@ -149,7 +212,7 @@ class _Walk:
             raise UnpaddedError(lacks)
         *_, offset, factor, chosen = min(ways)  # the simplest one, which other sizes have too
         product = prod(self.true[self.sizes[pair]] for pair in chosen)
-        return (product * np.int32(factor) + np.int32(offset)).astype(padded.aval.dtype)
+        return (product * np.int32(factor) + np.int32(offset)).astype(new.dtype)
 
     def filled(self, x: Any, exact: Any, dims: Sequence[int], value: Any) -> Any:
         """Return an array with a value where these dimensions are padded."""
@@ -157,8 +220,7 @@ class _Walk:
             return x
         inside: Any = True
         for i in dims:
-            size = self.true[self.sizes[exact.shape[i], x.shape[i]]]
-            inside &= lax.broadcasted_iota(jnp.int32, x.shape, i) < size
+            inside &= lax.broadcasted_iota(jnp.int32, x.shape, i) < self.rows(exact.shape[i], x.shape[i])
         return jnp.where(inside, x, np.asarray(_extreme(value, x.dtype)).astype(x.dtype))
 
 
@@ -185,7 +247,9 @@ def _extreme(value: Any, dtype: Any) -> Any:
     if dtype == np.bool_:
         return not least
     if jnp.issubdtype(dtype, jnp.inexact):
-        return -jnp.inf if least else jnp.inf
+        infinite = np.asarray(-np.inf if least else np.inf).astype(dtype)
+        most = jnp.finfo(dtype)
+        return infinite if np.isinf(infinite) else most.min if least else most.max
     return jnp.iinfo(dtype).min if least else jnp.iinfo(dtype).max
 
 
@@ -201,7 +265,7 @@ def _branches(walk: _Walk, exact: dict[str, Any], padded: dict[str, Any], given:
 
 
 def _scan(walk: _Walk, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
-    if exact["length"] != padded["length"]:
+    if any(exact[name] != padded[name] for name in ("length", "reverse", "num_consts", "num_carry")):
         raise UnpaddedError("a loop over a padded dimension")
     consts, count = padded["num_consts"], padded["num_carry"]
 
@@ -215,6 +279,8 @@ def _scan(walk: _Walk, exact: dict[str, Any], padded: dict[str, Any], given: lis
 
 
 def _while(walk: _Walk, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
+    if any(exact[name] != padded[name] for name in ("cond_nconsts", "body_nconsts")):
+        raise UnpaddedError(_ANOTHER)
     ours, theirs = padded["cond_nconsts"], padded["cond_nconsts"] + padded["body_nconsts"]
 
     def goes_on(carry: list[Any]) -> Any:
@@ -296,23 +362,25 @@ def _broadcasts(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: l
 
 
 def _reshapes(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
-    """Padded dimensions are the same ones before and after, with as many elements between them."""
-    if padded.params.get("dimensions") is not None:
-        raise UnpaddedError("'reshape' in another order")
-
-    def parts(v: Any, w: Any, dims: list[int]) -> list[Any]:
-        shape, found, count = w.aval.shape, [], 1
-        for i, m in enumerate(shape):
-            if i in dims:
-                found += [count, (v.aval.shape[i], m)]
-                count = 1
-            else:
-                count *= m
-        return [*found, count]
-
-    before = parts(exact.invars[0], padded.invars[0], where[0])
-    if before != parts(exact.outvars[0], padded.outvars[0], where[-1]):
+    """Of dimensions that are merged or split only the first is padded: what is true stays in front."""
+    pairs = [
+        [pair for pair in zip(v.aval.shape, w.aval.shape) if pair != (1, 1)]
+        for v, w in ((exact.invars[0], padded.invars[0]), (exact.outvars[0], padded.outvars[0]))
+    ]
+    before = [[*accumulate(shape, lambda a, b: (a[0] * b[0], a[1] * b[1]), initial=(1, 1))] for shape in pairs]
+    shared = {*before[0]} & {*before[1]}  # where groups of dimensions with one product begin
+    fits = all(
+        n == m or first in shared for shape, firsts in zip(pairs, before) for (n, m), first in zip(shape, firsts)
+    )
+    if padded.params.get("dimensions") is not None or not fits or (0, 0) in shared:
         raise UnpaddedError("'reshape' merges or splits a padded dimension")
+
+
+def _draws(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
+    """`random_bits`: those of threefry are functions of their place, counted through all dimensions."""
+    partitionable = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
+    if given[0].ndim or where[-1] != [0] or str(given[0].dtype) != "key<fry>" or not partitionable:
+        raise UnpaddedError("random numbers along a padded dimension")
 
 
 def _slices(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
@@ -322,6 +390,25 @@ def _slices(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[
         whole = i in where[0] and i in where[-1] and (start, stride) == (0, 1)
         if not whole and old[i] != new[i]:
             raise UnpaddedError("'slice' of a padded dimension")
+
+
+def _parts(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any]:
+    """`dynamic_slice` and `dynamic_update_slice`: a part stays within what is true, as XLA does it at the true size."""
+    writes = padded.primitive.name == "dynamic_update_slice"
+    first = 1 + writes
+    old, new = (v[1].aval.shape for v in (exact.invars, padded.invars)) if writes else (
+        exact.params["slice_sizes"], padded.params["slice_sizes"]
+    )  # fmt: skip
+    found = [*given]
+    for i, (n, m) in enumerate(zip(exact.invars[0].aval.shape, padded.invars[0].aval.shape)):
+        if (old[i], new[i]) == (n, m):
+            continue  # all of it
+        if old[i] != new[i]:
+            raise UnpaddedError(f"'{padded.primitive.name}' of a part that is padded")
+        if n != m:
+            start = found[first + i]
+            found[first + i] = jnp.clip(start, 0, walk.rows(n, m) - old[i]).astype(start.dtype)
+    return found
 
 
 def _fills(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
@@ -348,10 +435,10 @@ def _adds_rows(walk: _Walk, exact: Any, padded: Any, given: list[Any], where: li
     indexed = {*numbers.inserted_window_dims, *numbers.scatter_dims_to_operand_dims}
     apart = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     window = [i for i in range(given[0].ndim) if i not in apart]
+    whole, part = (zip(exact.invars[k].aval.shape, padded.invars[k].aval.shape) for k in (0, 2))
+    whole, part = [*whole], [*part]  # sizes, true and padded
     partly = any(
-        given[0].shape[i] != given[2].shape[j]
-        for i, j in zip(window, numbers.update_window_dims)
-        if i in where[0] or j in where[2]
+        whole[i] != part[j] for i, j in zip(window, numbers.update_window_dims) if i in where[0] or j in where[2]
     )
     if indexed & {*where[0]} or partly or len(padded.invars[1].aval.shape) - 1 in where[1]:
         raise UnpaddedError("'scatter-add' along a padded dimension")
@@ -375,10 +462,13 @@ _RULES: dict[str, Callable[..., list[Any] | None]] = {
     "sort": _along("dimension"),
     "split": _along("axis"),
     "slice": _slices,
+    "dynamic_slice": _parts,
+    "dynamic_update_slice": _parts,
     "pad": _fills,
     "gather": _reads_rows,
     "scatter-add": _adds_rows,
     "scatter_add": _adds_rows,
+    "random_bits": _draws,
     **dict.fromkeys(
         ["reduce_window_sum", "reduce_window_max", "reduce_window_min", "select_and_scatter_add",
          "select_and_gather_add"], _window,
