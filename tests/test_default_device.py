@@ -110,3 +110,20 @@ def test_a_declared_backend_may_be_the_default():
 def test_jax_default_device_is_the_default_of_the_default():
     with jax.default_device(jax.devices("cpu")[1]):
         assert xgrad.get_default_device().index == 1
+
+
+def test_the_device_of_a_sharded_tensor_may_be_the_default():
+    with xgrad.mesh({"data": 2}):
+        sharded = xgrad.ones(2, device=jax.sharding.PartitionSpec("data"))
+    xgrad.set_default_device(sharded.device)
+    assert xgrad.get_default_device() == xgrad.ones(4).device == sharded.device
+
+
+def test_the_device_of_a_traced_tensor_may_be_the_default():
+    @xgrad.compile
+    def doubled(x):
+        with x.device:
+            assert xgrad.get_default_device() == x.device
+            return x + xgrad.ones(2)
+
+    assert doubled(xgrad.ones(2)).tolist() == [2, 2]

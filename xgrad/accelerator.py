@@ -11,7 +11,7 @@ import jax
 
 from . import cpu, cuda
 from .base.declared import registered
-from .base.devices import device
+from .base.devices import default_number, device
 from .base.missing import MissingNameError
 from .base.platforms import default_platform, local_devices
 from .base.unsupported import unsupported
@@ -38,15 +38,13 @@ def device_count() -> int:
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
-    """Return the device on which tensors are made, without its number; None if it is a CPU."""
+    """Return JAX's default device without its number; None if it is a CPU."""
     return device(device(local_devices()[0]).type) if is_available() else None
 
 
 def current_device_index() -> int:
-    """Return the number of JAX's default device, 0 if there is none."""
-    # jax makes its options attributes at run time.
-    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-    return present.index(default) if default in (present := local_devices()) else 0
+    """Return the number of the accelerator on which this thread makes new tensors; 0 if they are made elsewhere."""
+    return default_number(local_devices())
 
 
 current_device_idx = current_device_index

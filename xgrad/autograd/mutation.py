@@ -2,7 +2,7 @@
 
 PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: the saved array is still there after
 the write, which goes to other memory because the old one has a reference.  So nothing is cloned, whatever the
-aliasing.  The context lists the saved values only to drop them when it ends.
+aliasing.  The graph has a handle of each saved value; the context has the values, and drops them when the block ends.
 """
 
 import weakref

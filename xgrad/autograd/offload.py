@@ -1,7 +1,8 @@
 """save_on_cpu: a block that stores the tensors saved for backward in host memory (PyTorch: torch/autograd/graph.py).
 
-An array is stored in the first of these places that fits it:
+A tensor's array is stored in the first of these places that fits it:
 
+    a tensor inside of vmap        its own place: it is saved as it is
     a tracer                       JAX's host memory space: XLA moves it when the program runs (not for a CPU)
     an array on the CPU            its own place, which is host memory: nothing is copied
     pin_memory=True                the device's pinned host memory, with the array's sharding
@@ -28,6 +29,7 @@ class save_on_cpu(saved_tensors_hooks):
 
     `pin_memory=True` uses the device's pinned host memory, from which copies are faster, if JAX offers it.  A
     sharded tensor comes back with its sharding.  On the CPU nothing is copied.  Under `jax.jit` XLA does the transfers.
+    Tensors inside of `vmap` stay where they are.
     `device_type` is accepted as by PyTorch; each tensor goes back to its own device.
 
     >>> import xgrad

@@ -1,7 +1,8 @@
 """DeviceQueue: collects operations on an `xgrad.Backend(execution="lazy")`, and runs them when a value is read.
 
 It is the queue of `xgrad.lazy()` with the backend's own rules: its results are on the backend and count in its memory,
-and no operand is overwritten if the backend declares `donation=False`.
+and no operand is overwritten if the backend declares `donation=False`.  An eager backend has one too, for writes that
+wait (`aliasing="regenerate"`) and while `state.together` is True.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from ..execution.references import is_deleted
 
 
 class DeviceQueue(Queue):
-    """The operations of one thread that a lazy backend has collected and not run yet."""
+    """The operations of one thread that a backend has collected and not run yet."""
 
     plain, cut = False, None
 

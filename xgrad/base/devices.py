@@ -255,9 +255,18 @@ def get_default_device() -> device:
     >>> xgrad.get_default_device()
     device(type='cpu')
     """
-    if state.place is not None:
-        return device(state.place)
+    place = state.place
+    if place.__class__ is Devices:
+        return of_trace() if place.sharding is None else device(place.sharding)
+    if place is not None:
+        return device(place)
     return device(jax.config.jax_default_device or "xla")  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+
+
+def default_number(present: list[Any]) -> int:
+    """Return the number of the default device among these `jax.Device`s; 0 if it is not one of them."""
+    default = get_default_device().placement
+    return present.index(default) if default in present else 0
 
 
 def _usual(sharding: Sharding) -> Any:

@@ -90,7 +90,7 @@ class Program(NamedTuple):
         return jax.jit(function, donate_argnums=donated, compiler_options=options, in_shardings=ins, out_shardings=outs)
 
     def alone(self, results: list[int]) -> tuple[Callable[..., Any], list[int]] | None:
-        """Return a program of some of the results, and the numbers of its inputs; None if it takes more than scalars.
+        """Return a program of some results, and its inputs' numbers; None if it needs `one()` or a constant array.
 
         A generator's new key depends on the key only, and is computed where the key is.
         """

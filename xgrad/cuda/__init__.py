@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from ..base.devices import default_number as _default_number
 from ..base.devices import device as _device
 from ..base.devices import placement_of
 from ..base.devices import set_default_device as _set_default_device
@@ -63,16 +64,14 @@ def device_count() -> int:
 
 
 def current_device() -> int:
-    """Return the number of the GPU on which tensors are made: JAX's default device if it is one, else 0.
+    """Return the number of the GPU on which this thread makes new tensors, as `set_device` set it; else 0.
 
     Raises `RuntimeError` without a GPU.
     """
     gpus = _gpus()
     if not gpus:
         raise RuntimeError("JAX has no GPU: ask xgrad.cuda.is_available(), and `python -m xgrad doctor` why")
-    # jax makes its options attributes at run time.
-    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-    return gpus.index(default) if default in gpus else 0
+    return _default_number(gpus)
 
 
 def get_device_name(device: Any = None) -> str:

@@ -1,7 +1,8 @@
 """rounds_once: decides whether an operator computes half precision in float32, for its results and for its gradients.
 
 Results: differentiable operators, except those that are pointwise, move elements, cast or compare; also a few that sum
-without a derivative.  Gradients: pointwise operators and moves too.  programs/half.py computes so, rounding once.
+without a derivative.  Gradients: pointwise operators and moves too.  execution/programs/half.py computes so, and rounds
+once.
 
 Where a result is an operand's element, or a comparison of operands, float32 has nothing to add: a cast of a table from
 which three rows are read costs memory, and a bound of 0.1 would no longer be the bfloat16 that equals it.

@@ -1,4 +1,8 @@
-"""FUNCTIONS, METHODS, OPERATORS, ...: tables of declared operators by name, which declare.py and library/ fill."""
+"""FUNCTIONS, METHODS, OPERATORS, ...: tables of xgrad's functions, methods and operators by name.
+
+Declarations (declare.py), custom operators (library/) and modules of ops/ fill them; `xgrad`, `Tensor` and the
+namespaces (xgrad.linalg, ...) have their functions from here.
+"""
 
 from typing import Any
 

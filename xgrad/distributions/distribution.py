@@ -31,8 +31,8 @@ class Distribution:
     """The base class of distributions.
 
     batch_shape: the shape of independent distributions with their own parameters; event_shape: the shape of one draw.
-    validate_args: check parameters and arguments of `log_prob`, which reads their values; on by default, and never done
-    where values are not known (in `xgrad.compile`, `vmap`).
+    validate_args: check parameters and arguments of `log_prob`, which reads their values; on by default.  Where values
+    are not known (in `xgrad.compile`, `vmap`), only the type and the shape of `log_prob`'s argument are checked.
 
     A subclass has `arg_constraints`, `support`, `rsample` or `sample`, and `log_prob`.
     """

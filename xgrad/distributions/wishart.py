@@ -140,8 +140,8 @@ class Wishart(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = (), max_try_correction: int | None = None) -> Tensor:
         """Return draws that are differentiable with respect to the parameters.
 
-        max_try_correction: how often singular draws are replaced by new ones, 10 times at most by default.  In
-        `xgrad.compile` and `vmap`, where values are not known, it is 0 by default, and each time draws all.
+        max_try_correction: how often at most all are drawn again, to replace the singular draws; 10 by default.  In
+        `xgrad.compile` and `vmap`, where values are not known, it is 0 by default, and so many draws are always made.
         """
         drawn = self._drawn(sample_shape)
         traced = value_is_traced(drawn)

@@ -3,6 +3,8 @@
 Invariant: however a call ends, the old array or the result is there, unless XLA fails after it took the memory.
 
     box ──► [root] ──► program ──► [result] ──► out      by C code, which no interrupt can divide
+
+`box` and `out` are lists: `run_writing` takes the array (root) from `box`, and puts the result into `out`.
 """
 
 import threading

@@ -2,6 +2,7 @@
 
 It has the tree and its attributes; state, conversion and hooks are in files of their own.  Invariant: `__setattr__`
 puts each name into one place only: `_parameters`, `_buffers`, `_modules` or the instance's dictionary.
+`OptimizedModule` is the module that `xgrad.compile(module)` returns.
 
 More than 450 lines: the methods of one class, which PyTorch has on it, too.
 """
@@ -124,7 +125,8 @@ class Module(WithHooks):
     def register_parameter(self, name: str, param: Any) -> None:
         """Add a parameter, or None in the place of one.
 
-        Raises `TypeError` unless it is a Parameter or None, `KeyError` for a name that is in use or contains a dot.
+        Raises `TypeError` unless it is a Parameter or None, `ValueError` for the result of an operation (a non-leaf),
+        `KeyError` for a name that is in use or contains a dot.
         """
         table = self._table("_parameters", "parameters")
         _checked_name(self, "parameter", name, table)
@@ -226,7 +228,7 @@ class Module(WithHooks):
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> "Iterator[tuple[str, Module]]":
-        """Yield (dotted name, module) of this module and all inside of it, each once."""
+        """Yield (dotted name, module) of this module and all inside, each once unless `remove_duplicate=False`."""
         memo = set() if memo is None else memo
         if self in memo:
             return

@@ -1,4 +1,7 @@
-"""is_tensor, is_nonzero, result_type, can_cast, ...: test tensors, or compute the dtype of a result."""
+"""is_tensor, is_nonzero, result_type, can_cast, ...: test tensors, or compute the dtype of a result.
+
+The functions `numel` and `set_printoptions` of other modules are declared here too.
+"""
 
 from typing import Any
 

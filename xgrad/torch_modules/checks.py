@@ -1,6 +1,7 @@
 """torch._check, torch._check_index, ...: raise an error unless a condition holds (PyTorch: torch/__init__.py).
 
-In a trace, where a tensor has no value yet, `_check_tensor_all` raises nothing, as under PyTorch's compiler.
+In a trace, where a tensor has no value yet, `_check_tensor_all` checks nothing; PyTorch's compiled code raises when it
+runs.
 """
 
 from collections.abc import Callable

@@ -200,8 +200,9 @@ class EventList(list[Any]):
     ) -> str:
         """Return the entries as lines of a table, "" without entries.
 
-        `sort_by`: the attribute, largest first, that lines are sorted by: "count", "cpu_time", "cpu_time_total",
-        "self_cpu_time_total"; raises `AttributeError` for another.  `row_limit`: the most lines, -1 for all.
+        `sort_by`: the attribute of the entries that lines are sorted by, largest first, such as "count", "cpu_time",
+        "cpu_time_total", "self_cpu_time_total"; raises `AttributeError` for a name that entries lack.
+        `row_limit`: the most lines, -1 for all.
         `top_level_events_only`: only events that are in no other.  No places in the source are recorded, and
         `max_src_column_width` has no effect.
         """

@@ -1,7 +1,6 @@
 """Activation functions: relu, elu, gelu, silu, glu, rrelu, softmax, ... (PyTorch: Activation.cpp, SoftMax.cpp).
 
-Most derivatives are JAX's: at a kink `jnp.where` picks the branch whose slope PyTorch has there.  Written formulas save
-the result, which the next layer saves anyway.
+Most derivatives are JAX's: at a kink `jnp.where` picks the branch with PyTorch's slope.  relu and softmax save results.
 """
 
 import math

@@ -1,6 +1,6 @@
 """cross_entropy, nll_loss, multi_margin_loss and others: losses whose targets are classes (PyTorch: LossNLL.cpp).
 
-Backward of cross_entropy computes the softmax again from the input, so no other tensor of the input's size is saved.
+Backward of cross_entropy computes the softmax again from the input: it saves only arguments, and no softmax.
 
 A class out of range raises `IndexError`, of a margin loss `RuntimeError`, if its value can be read without waiting for
 a device (on the CPU); elsewhere it makes the loss NaN.

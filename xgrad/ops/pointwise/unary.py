@@ -1,7 +1,7 @@
 """Declares pointwise functions of one array (exp, sin, abs, round, ...), most of them from a table.
 
-Functions whose derivative is simplest in terms of their result save that, as PyTorch does; the others save their input
-and are differentiated by JAX.  (PyTorch: UnaryOps.cpp.)
+Functions whose derivative is simplest in terms of their result save that, as PyTorch does; most others save their
+input and are differentiated by JAX.  With a constant slope (round, deg2rad) nothing is saved.  (PyTorch: UnaryOps.cpp.)
 """
 
 import math

@@ -1,7 +1,8 @@
 """PyTorch's view operations that return one tensor (select, transpose, reshape, ...), as functions and methods.
 
 Most are one call of `dispatch/view.py`: PyTorch's arguments as the key of the view, and the name of its node.
-`reshape`, `flatten` and `contiguous` may return a copy, `contiguous` and `positive` the tensor itself.
+`reshape`, `reshape_as`, `ravel`, `flatten` and `contiguous` may return a copy; `positive` returns the tensor itself,
+`flatten` and `contiguous` may.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""Checks and copies the dense tensors (indices, values) of sparse tensors, and reads them as NumPy arrays."""
+"""Helper functions for sparse tensors: refuse tensors inside of vmap, detach tensors, read values as NumPy arrays.
+
+`require_plain` raises for tensors inside of vmap, `private` makes a tensor of the same array outside of all graphs, and
+`host_of` reads the values that decide a shape.  The modules of xgrad/sparse and ops/sparse call them.
+"""
 
 from collections.abc import Callable
 from typing import Any
