@@ -11,8 +11,8 @@ import pytest
 import xgrad
 import xgrad.nn.functional as F
 from xgrad import nn
-from xgrad.execution.programs import masking
 from xgrad.errors import CompiledMismatchError
+from xgrad.execution.programs import mask_rules, masking
 
 chip = xgrad.Backend("chip", shapes=[4, 8, 16, 32])
 checking = chip.replace(verify_passes=True)
@@ -235,7 +235,7 @@ def test_it_is_part_of_the_declaration():
 
 
 def test_a_wrong_mask_is_found(monkeypatch):
-    monkeypatch.setitem(masking._COMBINING, "reduce_sum", 1)
+    monkeypatch.setitem(mask_rules.COMBINING, "reduce_sum", 1)
     wrong = xgrad.Backend("wrong", shapes=[8], verify_passes=True)
     with pytest.raises(CompiledMismatchError, match="'sum' gives other values"):
         xgrad.ones(5, device=wrong).sum()
@@ -273,14 +273,14 @@ def test_numbers_of_64_bits(dtype):
     assert (x * x).cumsum(0)[-1].item() == 30
 
 
-def of_both(function, sizes, *arrays):
-    """Return a function's results, and those of its masked program on arrays that are padded by what does harm."""
+def of_both(function, sizes, *arrays, pad=np.nan):
+    """Return the results of a function's masked program, on arrays that are padded by what does harm, and its own."""
     exact = jax.make_jaxpr(function)(*arrays)
-    padded = [np.pad(x, [(0, sizes.get(n, n) - n) for n in x.shape], constant_values=np.nan) for x in arrays]
+    padded = [np.pad(x, [(0, sizes.get(n, n) - n) for n in x.shape], constant_values=pad) for x in arrays]
     masked = masking.masked(exact, jax.make_jaxpr(function)(*padded), {p: i for i, p in enumerate(sizes.items())})
     found = jax.jit(masked)(np.asarray([*sizes], np.int32), *padded)
     wanted = jax.tree.leaves(function(*arrays))
-    return [np.asarray(x)[tuple(slice(n) for n in y.shape)] for x, y in zip(found, wanted, strict=True)], wanted
+    return [np.asarray(x)[tuple(slice(n) for n in np.shape(y))] for x, y in zip(found, wanted, strict=True)], wanted
 
 
 def newton(x):
@@ -330,6 +330,78 @@ def test_rules_of_operations(name):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+OTHER = {  # the same operations in each line, and another program at the padded size
+    "the other operand": lambda x, z: jnp.where(x > 2, *((x, jnp.exp(x)) if len(x) < 6 else (jnp.exp(x), x))),
+    "results exchanged": lambda x, z: (x, z) if len(x) < 6 else (z, x),
+    "a number for an array": lambda x, z: jnp.sin(x) * 2.0 if len(x) < 6 else jnp.sin(x) * z,
+    "the other direction": lambda x, z: jax.lax.scan(
+        lambda c, z: (c * 0.5 + z, c), jnp.zeros((), x.dtype), jnp.arange(4.0).astype(x.dtype), reverse=len(x) < 6
+    )[0] * x,
+    "another dtype": lambda x, z: x.astype(jnp.float16 if len(x) < 6 else x.dtype).astype(x.dtype),
+    "written in part": lambda x, z: jax.lax.scatter_add(
+        jnp.zeros(8, x.dtype), jnp.zeros((1,), np.int32), jnp.exp(x),
+        jax.lax.ScatterDimensionNumbers((0,), (), (0,)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_program_at_the_padded_size_is_refused(name):
+    x = np.arange(1, 6, dtype=np.float32)
+    with pytest.raises(mask_rules.UnpaddedError):
+        of_both(OTHER[name], {5: 8}, x, -x)
+
+
+def test_results_that_are_numbers_are_those_of_the_true_size():
+    found, wanted = of_both(
+        lambda x: (x * 2, x.shape[0], jax.jit(lambda x: (x, x.shape[0]))(x)[1] * x), {5: 8}, np.ones(5)
+    )
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2fnuz, jnp.int8, jnp.bool_], ids=str)
+def test_extremes_of_dtypes_without_infinity(dtype):
+    x = (-np.arange(1, 6, dtype=np.float32)).astype(dtype)
+    found, wanted = of_both(lambda x: (x.max(), x.min(), x.argmax(), x.argmin()), {5: 8}, x, pad=0)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours.astype(np.float32), np.asarray(theirs).astype(np.float32))
+
+
+def test_functions_that_a_program_calls_are_told_apart():
+    def scaled(by):
+        def host(x):
+            return np.asarray(x) * by
+
+        return xgrad.from_jax(lambda x: jax.pure_callback(host, jax.ShapeDtypeStruct((), x.dtype), x.sum()) + x)
+
+    x = xgrad.arange(5.0, device=chip)
+    assert [scaled(by)(x)[0].item() for by in (2.0, 3.0)] == [20.0, 30.0]
+
+
+def test_weak_types_stay():
+    x = xgrad.arange(5.0, device=chip)
+    weak = xgrad.from_jax(lambda x: jnp.where(x > 0, 1.0, 2.0))
+    found = xgrad.from_jax(lambda a, b: a + b)(weak(x), x.to(xgrad.bfloat16))
+    assert found.dtype == xgrad.bfloat16
+
+
+def test_masks_are_not_made_of_what_a_chip_lacks():
+    lacks = xgrad.Backend("lacks", shapes=[8], without_hlo=["iota"], fallback="error")
+    with lacks.report() as report:
+        assert xgrad.ones(5, device=lacks).sum().item() == 5
+    assert not any("iota" in launch.lower().as_text() for launch, _ in report._events.launches.values())
+
+
+def test_numbers_that_are_undefined_in_the_padding_alone_are_no_error():
+    jax.config.update("jax_debug_nans", True)
+    try:
+        x = xgrad.arange(1.0, 6.0, device=chip)
+        assert (x / x).tolist() == [1.0] * 5
+    finally:
+        jax.config.update("jax_debug_nans", False)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -347,5 +419,5 @@ def test_rules_of_operations(name):
     ],
 )
 def test_what_depends_on_the_padding_is_refused(function):
-    with pytest.raises(masking.UnpaddedError):
+    with pytest.raises(mask_rules.UnpaddedError):
         of_both(function, {5: 8}, np.ones((5, 3), np.float32))

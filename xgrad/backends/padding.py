@@ -18,9 +18,10 @@ import numpy as np
 from ..base.dtypes import WIDE, x64_enabled
 from ..base.jax_compat import jaxprs
 from ..errors import CompiledMismatchError
+from ..execution.programs.mask_rules import UnpaddedError
+from ..execution.programs.masking import key_of, masked
 from ..execution.programs.programs import Program
 from .counting import here, kinds
-from ..execution.programs.masking import UnpaddedError, key_of, masked
 from .rewriting import difference
 
 
@@ -38,9 +39,9 @@ def sizes_named(backend: str, shapes: Any) -> Any:
     """Return `shapes` as a tuple of rising sizes, a function, or None.  Raises `ValueError` for any other value."""
     if shapes is None or callable(shapes):
         return shapes
-    listed = isinstance(shapes, Sequence) and not isinstance(shapes, str) and bool(shapes)
-    if listed and all(_is_size(size) and size > 0 for size in shapes):
-        return (*sorted({*map(int, shapes)}),)
+    sizes: Any = shapes if isinstance(shapes, Sequence) and not isinstance(shapes, str) else ()
+    if sizes and all(_is_size(size) and size > 0 for size in sizes):
+        return (*sorted({*map(int, sizes)}),)
     raise ValueError(
         f"Backend '{backend}': shapes is a list of sizes to which dimensions are padded, or a function from a size to "
         f"a size, but got {shapes!r}"
@@ -106,12 +107,26 @@ class Padding:
         self._fitted: dict[Any, tuple[Fitted | None, list[str]]] = {}  # by program and operands' kinds; what stays, why
         self._programs: dict[Any, Program] = {}  # by what they compute
 
-    def fitted(self, program: Any, values: Sequence[Any]) -> Fitted | None:
+    def run(self, program: Any, values: list[Any], operands: Any) -> Any:
+        """Run a program, padded where it can be, and return its results."""
+        fitted = self._fitted_for(program, values)
+        if fitted is None:
+            return self._runtime.run_now(program, values, operands)
+        out = fitted.cut(self._runtime.run_now(fitted.program, fitted.values(values), operands))
+        if self._runtime.backend.verify_passes and (worst := difference(program.run(*values), out)) is not None:
+            raise CompiledMismatchError(
+                f"padded to the sizes that the backend '{self._runtime.backend.name}' declares in shapes=, "
+                f"'{program.name}' gives other values, at {here()}: {worst}. Nothing was changed. "
+                "Leave that size out: backend.replace(shapes=None)"
+            )
+        return out
+
+    def _fitted_for(self, program: Any, values: list[Any]) -> Fitted | None:
         """Return the padded program for a program and its operands, and count it; None if it runs as it is."""
         config: Any = jax.config
         if not program.lazy or config.jax_debug_nans or config.jax_debug_infs:  # these look at the padding too
             return None
-        if not x64_enabled() and any(getattr(x, "dtype", None) in WIDE for x in jax.tree.leaves([*values])):
+        if not x64_enabled() and any(getattr(x, "dtype", None) in WIDE for x in jax.tree.leaves(values)):
             return None  # the program refuses them, or converts
         key = program, x64_enabled(), kinds(values), config.jax_default_matmul_precision
         found = self._fitted.get(key)
@@ -125,15 +140,6 @@ class Padding:
                 events.padded.add(fitted.more)
         return fitted
 
-    def check(self, program: Any, values: Sequence[Any], out: Any) -> None:
-        """Raise `CompiledMismatchError` if a program's results are others than without padding."""
-        if (worst := difference(program.run(*values), out)) is not None:
-            raise CompiledMismatchError(
-                f"padded to the sizes that the backend '{self._runtime.backend.name}' declares in shapes=, "
-                f"'{program.name}' gives other values, at {here()}: {worst}. Nothing was changed. "
-                "Leave that size out: backend.replace(shapes=None)"
-            )
-
     def _size(self, n: int) -> int:
         """Return the size to which a size is padded."""
         if n < 2:
@@ -141,7 +147,7 @@ class Padding:
         if not callable(self._shapes):
             at = bisect_left(self._shapes, n)
             return self._shapes[at] if at < len(self._shapes) else n
-        size = self._shapes(n)
+        size: Any = self._shapes(n)
         if not _is_size(size) or size < n:
             raise ValueError(
                 f"Backend '{self._runtime.backend.name}': shapes returned {size!r} for a size of {n}, but has to "
@@ -192,6 +198,10 @@ class Padding:
             return f"{type(error).__name__} when padded: {str(error).partition(chr(10))[0]}"
         results, form = jax.tree.flatten(trace.results)
         own = self._shared(trace.program, closed, form)
+        hlo, launching = self._runtime.hlo, self._runtime.launching
+        passes = None if launching is None else launching.passes
+        if hlo is not None and (lack := hlo.lack(own, (x64_enabled(), *kinds([true, *more])), passes)):
+            return f"the masks take {lack}, which the backend lacks"
         found = Fitted(own, jnp.asarray(true), shapes, [x.shape for x in results], self._runtime.device)
         found.more = sum(
             (prod(shape) - prod(x.shape)) * x.dtype.itemsize for x, shape in zip(trace.leaves, shapes) if shape

@@ -155,21 +155,18 @@ class Runtime(Counting):
         values = [*map(plain, operands)] if program.reads else [*operands]
         if shard is not None and self.device is not None:
             values = gathered(values, shard)
-        fitted = None if self.padding is None or shard is not None else self.padding.fitted(program, values)
-        own, given = (program, values) if fitted is None else (fitted.program, fitted.values(values))
-        if fitted is not None and self.hlo is not None:
-            passes = None if self.launching is None else self.launching.passes
-            if self.hlo.lack(own, (x64_enabled(), *kinds(given)), passes):  # masks take operations of their own
-                fitted, own, given = None, program, values
-        if program.__class__ is not Known:
-            self._launch(own, given, operands)
-        launching = None if program.__class__ is Known else self.launching
-        out = own.run(*given) if launching is None else launching.run(own, given)
-        if fitted is not None and self.padding is not None:
-            out = fitted.cut(out)
-            if self.backend.verify_passes:
-                self.padding.check(program, values, out)
+        if program.__class__ is Known:
+            out = program.run(*values)
+        elif self.padding is None or shard is not None:
+            out = self.run_now(program, values, operands)
+        else:
+            out = self.padding.run(program, values, operands)
         return self.adopted(out, operands, values, layout)
+
+    def run_now(self, program: Any, values: list[Any], operands: Any) -> Any:
+        """Launch a program on the arrays behind the operands, and count it."""
+        self._launch(program, values, operands)
+        return program.run(*values) if self.launching is None else self.launching.run(program, values)
 
     def write(
         self,

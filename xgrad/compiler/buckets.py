@@ -1,8 +1,8 @@
-"""Buckets: runs a compiled function's programs at a few sizes, to which it pads what varies, with values of the true size.
+"""Buckets: lets a compiled function's calls of many sizes (`dynamic=`) share a few programs, to whose sizes it pads.
 
-    x (37, 8) ──► trace at 37 ─┐
-                               ├─► masked program of 64, one for all sizes up to there
-    zeros (64, 8) ► trace at 64┘
+    x (37, 8) ─────► trace at 37 ─┐
+                                  ├─► masked program of 64, one for all sizes from 33 to 63
+    zeros (64, 8) ─► trace at 64 ─┘
 
 The function is traced once for each size, and the program of that trace stands for all that the call does: results,
 writes, gradients.  In its place runs a program that is traced at the padded size and masks the padding (`masking.py`):
@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..base.jax_compat import jaxprs
 from ..dispatch import tables
 from ..execution.programs.chains import with_chains
-from ..execution.programs.masking import UnpaddedError, key_of, masked, padded_dims
+from ..execution.programs.mask_rules import UnpaddedError, padded_dims
+from ..execution.programs.masking import key_of, masked
 from ..execution.source import line_of, outside
 from ..tensor import Tensor
 from ..tensor_methods import pytrees

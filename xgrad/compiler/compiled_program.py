@@ -22,7 +22,6 @@ from ..execution.pending import quietly
 from ..execution.runner import runner
 from ..random import default_generator
 from ..tensor import Tensor, blank
-from ..tensor_methods import pytrees
 from ..views.storage import VersionCounter, writing
 from ..views.transaction import Transaction
 from .backward_node import CompiledFunctionBackward

@@ -399,7 +399,7 @@ def compile(
     Results that require grad can be differentiated outside, once (no double backward).
 
     `dynamic` names parameters with a dimension that varies, {"x": 0, "y": 0}: sizes up to the next of `buckets`
-    (default: powers of two) share a program, which masks what is padded, so that values are those of the true size.
+    (default: powers of two) share a program, which masks what is padded, so that each value is right.
     The function is traced for each size, and compiled for each bucket; if values would depend on the padding (a sort
     along it), for each size, with a warning that says why, unless `check=False`.  The function gets its size as a
     0-dim tensor if it has a parameter `valid`.
