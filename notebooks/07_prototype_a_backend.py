@@ -227,7 +227,7 @@ for t in range(2):
 xgrad.viz.graph(states.sum(), params={"weight": weight})
 
 # %% [markdown]
-# ## Four surprises of PyTorch/XLA
+# ## Five surprises of PyTorch/XLA
 #
 # Each in a few lines, with what the report says of it.
 #
@@ -270,6 +270,20 @@ with lazy_chip.report() as report:
     for size in (3, 4):
         x[:size].sum().item()
 print(*report.as_dict()["programs"], sep="\n")
+
+# %% [markdown]
+# **A size that compiles again.** Each shape is a program. A chip may have programs of few sizes, and pad what is in
+# between: what is padded is masked, so values and gradients stay. What cannot be padded runs as it is, and the report
+# says why.
+
+# %%
+for sizes in (None, [16, 32]):
+    padding = chip.replace(shapes=sizes)
+    with padding.report() as report:
+        for batch in (17, 23, 30, 31):
+            rows = xgrad.ones(batch, 8, device=padding, requires_grad=True)
+            rows.exp().mean().backward()
+    print(sizes, len(report.as_dict()["programs"]), "programs,", rows.grad.sum().item())
 
 # %% [markdown]
 # **`item()` in the loop.** It cuts the step in two, and the metrics say where.

@@ -1,6 +1,8 @@
-"""dynamic=: sizes that vary are padded to buckets, and what depends on the padding is an error."""
+"""dynamic=: sizes that vary share programs, to whose sizes they are padded; no value depends on the padding."""
 
 import gc
+import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -14,31 +16,158 @@ def rows(n):
     return xgrad.tensor(values((n, 3), n))
 
 
-@pytest.mark.exhaustive
-def test_results_are_those_of_the_exact_size_and_each_bucket_is_traced_once():
+def programs(step):
+    """The number of programs that several sizes share."""
+    return len(step._buckets._programs)
+
+
+def test_results_are_those_of_the_exact_size_and_sizes_share_a_program():
     step = xgrad.compile(lambda x: (x * 2, x.sum(1)), dynamic={"x": 0})
-    for n in (3, 4, 5, 7, 8, 3, 6):
+    for n in (3, 4, 5, 7, 8, 3, 6, 0, 1):
         x = rows(n)
         double, sums = step(x)
         assert (double.shape, sums.shape) == ((n, 3), (n,))
         np.testing.assert_allclose(double.numpy(), 2 * x.numpy())
         np.testing.assert_allclose(sums.numpy(), x.numpy().sum(1))
-    assert step.metrics().traces == 2  # of 4 and of 8
+    assert programs(step) == 2  # up to 4, up to 8
+    assert step.metrics()[:2] == (9, 8)  # calls, traces
 
 
-def test_a_result_that_depends_on_the_padding_is_an_error_and_nothing_is_done():
-    count = xgrad.zeros(())
+POSITIVE = np.array([[1.0, 2, 0.5], [3, 4, 0.5], [5, 6, 0.5]], np.float32)
+PADDING_SHOWS = {  # in what padding with zeros would show, in one of these two: the first call's data may hide it
+    "mean": lambda x: x.mean(),
+    "variance": lambda x: x.var(0),
+    "last row": lambda x: x[-1],
+    "last row of a result": lambda x: (x * 2)[-1],
+    "last rows": lambda x: x[-2:].sum(0),
+    "differences": lambda x: x[1:] - x[:-1],
+    "diff": lambda x: x.diff(dim=0),
+    "flat": lambda x: x.reshape(-1),
+    "flat result": lambda x: x.flatten() * 2,
+    "columns, flat": lambda x: x.t().flatten() * 2,
+    "every second": lambda x: x[::2] * 1,
+    "joined": lambda x: xgrad.cat([x, x[:1]]),
+    "padded": lambda x: xgrad.nn.functional.pad(x, (0, 0, 1, 1)),
+    "convolved": lambda x: xgrad.nn.functional.conv1d(x.t()[:1], xgrad.ones(1, 1, 2, dtype=x.dtype)),
+    "max": lambda x: x.max(0).values,
+    "min": lambda x: x.amin(0),
+    "argmax": lambda x: x.argmax(0),
+    "any": lambda x: (x == 0).any(0),
+    "top": lambda x: x.topk(1, 0).values,
+    "sorted": lambda x: x.sort(0).values,
+    "softmax": lambda x: x.softmax(0),
+    "product": lambda x: x.t() @ x.exp(),
+    "by its length": lambda x: x.sum() * (2 if len(x) > 3 else 1),
+    "unrolled": lambda x: sum(row.sum() for row in x),
+    "gathered": lambda x: x[xgrad.arange(len(x) - 1)],
+    "scaled": lambda x: x / len(x) ** 0.5,
+}
 
-    @xgrad.compile(dynamic={"x": 0})
-    def mean(x):
-        count.add_(1)
-        return x.mean()
 
-    with pytest.raises(ValueError, match=r"result 0 of .*mean depends on the padding: at size 3, padded to 4"):
-        mean(rows(3))
-    assert count.item() == 0
-    assert mean(rows(4)).item() == pytest.approx(float(rows(4).mean()))  # nothing is padded
-    assert count.item() == 1
+@pytest.mark.filterwarnings("ignore:xgrad.compile. with dynamic=")
+@pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.bfloat16], ids=str)
+@pytest.mark.parametrize("name", PADDING_SHOWS)
+def test_no_value_depends_on_the_padding(name, dtype):
+    function = PADDING_SHOWS[name]
+    step = xgrad.compile(function, dynamic={"x": 0})
+    for data in (POSITIVE, -POSITIVE, POSITIVE[:2], np.repeat(-POSITIVE, 2, 0)[:5]):
+        x = xgrad.tensor(data).to(dtype)
+        found, wanted = step(x), function(x)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(
+            found.float().numpy(), wanted.float().numpy(), rtol=1e-5 if dtype.itemsize > 2 else 2e-2
+        )
+
+
+def test_what_cannot_be_padded_is_told_once_unless_it_is_not_asked_for():
+    def in_order(x):
+        return x.sort(0).values * -1
+
+    step = xgrad.compile(in_order, dynamic={"x": 0})
+    with pytest.warns(UserWarning, match="in_order is compiled for each size: at size 3, padded to 4.*'sort' along"):
+        step(rows(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step(rows(5))
+        xgrad.compile(in_order, dynamic={"x": 0}, check=False)(rows(3))
+
+
+def test_a_function_that_refuses_the_padded_size_runs_at_its_own():
+    def at_most_three(x):
+        if len(x) > 3:
+            raise ValueError("too long")
+        return x.sum(0)
+
+    step = xgrad.compile(at_most_three, dynamic={"x": 0})
+    with pytest.warns(UserWarning, match="ValueError when padded: too long"):
+        np.testing.assert_allclose(step(rows(3)).numpy(), rows(3).numpy().sum(0))
+    with pytest.raises(ValueError, match="too long"):
+        step(rows(5))
+
+
+def test_the_argument_its_gradient_and_containers_are_written_as_by_the_function():
+    kept, total, weight = {}, xgrad.zeros(3), xgrad.ones(3, requires_grad=True)
+
+    @xgrad.compile(dynamic={"x": 0, "y": 0})
+    def step(x, y):
+        weight.grad = None
+        (y * x.detach() * weight).exp().mean(0).sum().backward()
+        kept["last"] = (x * 2)[-1]
+        x.mul_(2)
+        total.copy_((x + 1).sum(0))
+        return x[1:]
+
+    for n in (3, 5, 6):
+        x, y = rows(n), rows(n).requires_grad_()
+        before = x.clone()
+        rest = step(x, y)
+        wanted_y, wanted_w = rows(n).requires_grad_(), xgrad.ones(3, requires_grad=True)
+        (wanted_y * before * wanted_w).exp().mean(0).sum().backward()
+        np.testing.assert_allclose(y.grad.numpy(), wanted_y.grad.numpy(), rtol=1e-5)
+        np.testing.assert_allclose(weight.grad.numpy(), wanted_w.grad.numpy(), rtol=1e-5)
+        np.testing.assert_array_equal(x.numpy(), 2 * before.numpy())
+        np.testing.assert_array_equal(kept["last"].numpy(), 2 * before[-1].numpy())
+        np.testing.assert_allclose(total.numpy(), (2 * before + 1).sum(0).numpy(), rtol=1e-6)
+        rest.add_(1)  # it is a view of x, not of a copy
+        np.testing.assert_array_equal(x[1:].numpy(), 2 * before[1:].numpy() + 1)
+    assert programs(step) == 2
+
+
+def test_gradients_outside_have_the_true_size_and_share_a_program():
+    layer = xgrad.nn.Linear(3, 2).double()
+    step = xgrad.compile(lambda x: layer(x).softmax(0)[-1], dynamic={"x": 0})
+    for n in (5, 6, 7):
+        found = []
+        for function in (step, lambda x: layer(x).softmax(0)[-1]):
+            x = rows(n).requires_grad_()
+            layer.zero_grad()
+            function(x).exp().sum().backward()
+            found.append([x.grad.numpy(), layer.weight.grad.numpy(), layer.bias.grad.numpy()])
+        for ours, theirs in zip(*found):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def trained_with_dropout(dynamic):
+    xgrad.manual_seed(0)
+    model = xgrad.nn.Sequential(xgrad.nn.Linear(3, 4), xgrad.nn.Dropout(0.5), xgrad.nn.Linear(4, 2)).double()
+    optimizer = xgrad.optim.AdamW(model.parameters())
+
+    @xgrad.compile(dynamic=dynamic)
+    def step(x):
+        optimizer.zero_grad()
+        model(x).tanh().mean().backward()
+        optimizer.step()
+
+    for n in (5, 6, 7, 5):
+        step(rows(n))
+    return step, [p.detach().numpy() for p in model.parameters()]
+
+
+def test_training_with_dropout_draws_the_numbers_of_the_true_size():
+    step, found = trained_with_dropout({"x": 0})
+    for ours, theirs in zip(found, trained_with_dropout(None)[1]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    assert programs(step) == 1
 
 
 @pytest.mark.exhaustive
@@ -67,7 +196,7 @@ def test_given_buckets_are_the_sizes_and_the_largest_is_the_limit():
     step = xgrad.compile(lambda x: x + 1, dynamic={"x": 0}, buckets=[5, 10])
     for n in (2, 5, 7, 10):
         assert step(rows(n)).shape == (n, 3)
-    assert step.metrics().traces == 2
+    assert programs(step) == 2
     with pytest.raises(ValueError, match=r"a size of 11 is over the largest of buckets=\[5, 10\]"):
         step(rows(11))
 
@@ -82,19 +211,15 @@ def test_several_arguments_vary_together_and_the_others_stay():
         step(x, y[:, :2], z)
 
 
-def test_the_check_can_be_left_out():
-    unchecked = xgrad.compile(lambda x: x.sum() / x.shape[0], dynamic={"x": 0}, check=False)
-    assert unchecked(rows(3)).item() == pytest.approx(float(rows(3).sum()) / 4)
-
-
-def test_entries_that_were_dropped_leave_nothing_behind():
+def test_reset_forgets_all_programs_and_sizes():
     step = xgrad.compile(lambda x: (x * 2, x.sum(1)), dynamic={"x": 0})
     for n in (3, 5):
         step(rows(n))
-    assert len(step._buckets._cuts) == 2
+    entries = [weakref.ref(function._entries[0]) for function in step._buckets.functions.values()]
     step.reset()
     gc.collect()
-    assert len(step._buckets._cuts) == 0
+    assert [entry() for entry in entries] == [None, None]
+    assert step.metrics().calls == programs(step) == 0
     assert step(rows(3))[1].shape == (3,)
 
 

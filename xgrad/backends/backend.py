@@ -24,6 +24,7 @@ from .aliasing import POLICIES
 from .bits import random_named
 from .cost import Cost
 from .faults import Faults
+from .padding import sizes_named
 from .products import formats_named
 from .report import Report
 from .runtime import Runtime
@@ -81,6 +82,9 @@ class Backend:
     `fuse`: how what was noted is cut into programs: "all", one; "operator", one for each; n, at most n operators in
     one; a list of operators, as in `without`: these are programs of their own.
     `pending`: a lazy backend's operations that wait at most, before they run.
+    `shapes`: a list of sizes: an eager backend pads dimensions of more than 1 to the next size; beyond the last they
+    stay.  Or a function from a size to a size.  Programs mask what is padded, and run at their own sizes where their
+    values would depend on it: a report says why.
 
     A Backend is a device wherever one goes.  `register()` makes its name a device string; `activate()` is a block in
     which new tensors are made on it.
@@ -120,6 +124,7 @@ class Backend:
     random: str | Callable[..., Any] | None = None
     fuse: int | str | Sequence[str] | None = None
     pending: int = MOST
+    shapes: Sequence[int] | Callable[[int], int] | None = None
     _runtime: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -159,6 +164,12 @@ class Backend:
             )
         if isinstance(self.pending, bool) or not isinstance(self.pending, int) or self.pending < 1:
             raise ValueError(f"Backend '{self.name}': pending is a number of operations, but got {self.pending!r}")
+        object.__setattr__(self, "shapes", sizes_named(self.name, self.shapes))
+        if self.shapes is not None and self.execution == "lazy":
+            raise ValueError(
+                f"Backend '{self.name}': shapes is for execution='eager'; what a lazy backend notes is one program, of "
+                "the sizes that were noted (xgrad.compile(dynamic=..., buckets=...) pads a function's arguments)"
+            )
         formats_named(self.name, self.products, self.accumulate)
         random_named(self.name, self.random)
         object.__setattr__(self, "fuse", self._fuse())

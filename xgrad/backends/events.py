@@ -114,6 +114,8 @@ class Events:
         self.lowered: set[str] = set()  # the operators whose lowerings were called
         self.between: Sum = Sum()  # chips, when an array gets another sharding
         self.padding: Sum = Sum()  # of arrays that were made
+        self.padded: Sum = Sum()  # programs whose operands were padded, as `shapes` says
+        self.unpadded: Counter[tuple[str, str]] = Counter()  # that could not be: the program, and why
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:

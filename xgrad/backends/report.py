@@ -245,6 +245,10 @@ class Report(Tabled):
             "between chips": told(events.between),
             "collectives": {kind: told(found) for kind, found in self._collectives().items()},
             "padding of tiles": told(events.padding),
+            "padded to shared sizes": told(events.padded),
+            "not padded": [
+                {"program": name, "why": why, "count": count} for (name, why), count in events.unpadded.items()
+            ],
             "peak memory": events.peak,
             "bytes accessed": self.bytes_accessed if self._is_roofline else None,
             "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
@@ -304,6 +308,9 @@ class Report(Tabled):
             row("  compiled", reason)
         if len(events.programs) > _MOST:
             row("  compiled", f"... {len(events.programs) - _MOST} more")
+        both("padded to shared sizes", events.padded)
+        for (name, why), count in events.unpadded.most_common(_MOST):
+            row(f"  not padded: {name}", f"{number(count)}, {why}")
         both("views replayed", events.reads)
         both("  refreshed because stale", events.refreshes)
         both("views written back", events.writes)

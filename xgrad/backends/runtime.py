@@ -43,6 +43,7 @@ from .lazily import queue_of, queues
 from .lowering import is_lowered, lowered
 from .memory import Memory
 from .operands import plain, traced
+from .padding import Padding
 from .shards import beside, gathered, spread_of
 from .starts import Constants
 from .views import Views
@@ -81,6 +82,7 @@ class Runtime(Counting):
         )  # fmt: skip
         plainly = not backend.passes and special == (None,) * len(special)
         self.launching: Launching | None = None if plainly else Launching(self)
+        self.padding: Padding | None = None if backend.shapes is None else Padding(self, backend.shapes)
         self.rounds: bool = (backend.products, backend.accumulate) != (None, None)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.clock: Clock | None = clock_of(self)  # None without a Cost: nothing is noted in its order
@@ -153,11 +155,18 @@ class Runtime(Counting):
         values = [*map(plain, operands)] if program.reads else [*operands]
         if shard is not None and self.device is not None:
             values = gathered(values, shard)
-        if program.__class__ is not Known:
-            self._launch(program, values, operands)
-        launching = None if program.__class__ is Known else self.launching
-        out = program.run(*values) if launching is None else launching.run(program, values)
+        if program.__class__ is Known:
+            out = program.run(*values)
+        elif self.padding is None or shard is not None:
+            out = self.run_now(program, values, operands)
+        else:
+            out = self.padding.run(program, values, operands)
         return self.adopted(out, operands, values, layout)
+
+    def run_now(self, program: Any, values: list[Any], operands: Any) -> Any:
+        """Launch a program on the arrays behind the operands, and count it."""
+        self._launch(program, values, operands)
+        return program.run(*values) if self.launching is None else self.launching.run(program, values)
 
     def write(
         self,

@@ -1,36 +1,36 @@
-"""Buckets: pads a compiled function's arguments of varying sizes to one of a few sizes, which share programs.
+"""Buckets: lets a compiled function's calls of many sizes (`dynamic=`) share a few programs, to whose sizes it pads.
 
-    x (37, 8) ──pad──► (64, 8) ──the program of 64──► (64, 3) ──cut──► (37, 3)
+    x (37, 8) ─────► trace at 37 ─┐
+                                  ├─► masked program of 64, one for all sizes from 33 to 63
+    zeros (64, 8) ─► trace at 64 ─┘
 
-The function must mask the padding: it can ask for the true size (`valid`).  The first padded call of each size is
-compared with the program of the exact shape, on the same values, before it changes anything; a result that depends on
-the padding is an error.
+The function is traced once for each size, and the program of that trace stands for all that the call does: results,
+writes, gradients.  In its place runs a program that is traced at the padded size and masks the padding (`masking.py`):
+its operands are padded, its results cut.  XLA compiles it once for all sizes that it serves.  Where values would depend
+on the padding, the program of the true size runs, with a warning that says why.
 """
 
 import inspect
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..dispatch import tables
+from ..execution.programs.chains import with_chains
+from ..execution.programs.mask_rules import UnpaddedError, padded_dims
+from ..execution.programs.masking import key_of, masked
+from ..execution.source import line_of, outside
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from .compiled_program import Entry
 
 VALID = "valid"  # the parameter that gets the size before padding
-
-_DEPENDS = (
-    "xgrad.compile: with dynamic=, {what} of {name} depends on the padding: at size {size}, padded to {bucket}, it is "
-    "off by {error:.2g}. Mask what is padded: take a parameter `valid`, a tensor with the true size, as in "
-    "(loss * (xgrad.arange(x.shape[0]) < valid)).sum() / valid. (Random numbers of another shape differ too; "
-    "check=False takes your word for it.)"
-)
-_WAITS = (
-    "xgrad.compile: {name} cannot be traced now: a function that another thread traces waits, maybe for "
-    "this very call. Do not wait for threads within compiled functions."
-)
 
 
 class Compiled(Protocol):
@@ -54,33 +54,42 @@ class Buckets:
         dynamic: dict[str, int],
         sizes: Sequence[int] | None,
         check: bool,
+        options: dict[Any, Any] | None,
     ) -> None:
-        self._compiled = compiled
+        self._compiled, self._check, self._options = compiled, check, options
         self._signature = inspect.signature(function)
         unknown = [name for name in dynamic if name not in self._signature.parameters]
         if unknown:
             raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
-        self._dynamic, self._sizes, self._check = dynamic, sorted(sizes or ()), check
+        self._dynamic, self._sizes = dynamic, sorted(sizes or ())
         self._takes_valid = VALID in self._signature.parameters
-        self._cuts: WeakKeyDictionary[Entry, list] = WeakKeyDictionary()  # by entry, one for each padded size
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all programs."""
+        self.functions: dict[int, Any] = {}  # by size: a compiled function of that size alone
+        self._wide_functions: dict[int, Compiled] = {}  # by padded size: they are traced, and never run
+        self._programs: dict[Any, Any] = {}  # by what they compute
+        self._seen: WeakSet[Entry] = WeakSet()
+        self._told = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
-        """Pad the arguments, run the program, cut the results."""
+        """Run the function at the size of its arguments."""
         bound = self._signature.bind_partial(*args, **kwargs)
         size = self._size(bound.arguments)
         bucket = self._bucket(size)
         if self._takes_valid and VALID not in bound.arguments:
             bound.arguments[VALID] = tables.FUNCTIONS[""]["tensor"](size)
-        if bucket == size:
-            return self._compiled.run(bound.args, bound.kwargs)
-        exact = bound.args, bound.kwargs
-        for name, dim in self._dynamic.items():
-            bound.arguments[name] = pytrees.mapped(
-                lambda leaf, dim=dim: _padded(leaf, dim, bucket - size), bound.arguments[name]
-            )
-        cuts = self._cut(bound, exact, size, bucket)
-        leaves, tree = pytrees.flatten(self._compiled.run(bound.args, bound.kwargs))
-        return tree.unflatten([_cut_to(leaf, dims, size) for leaf, dims in zip(leaves, cuts, strict=True)])
+        args, kwargs = bound.args, bound.kwargs
+        if size == bucket or not size:
+            return self._compiled.run(args, kwargs)
+        function = self.functions.get(size)
+        if function is None:
+            function = self.functions.setdefault(size, self._compiled.alone())
+        found = function.find(args, kwargs)
+        if found is not None and found[0] not in self._seen:
+            self._share(found[0], bound, size, bucket)
+        return function.run(args, kwargs)
 
     def _size(self, arguments: dict[str, Any]) -> int:
         """Return the one size of all dimensions that vary.  Raises `ValueError` if they differ."""
@@ -101,52 +110,103 @@ class Buckets:
             raise ValueError(f"xgrad.compile: a size of {size} is over the largest of buckets={self._sizes}")
         return 1 << max(size - 1, 0).bit_length()
 
-    def _cut(self, bound: Any, exact: tuple, size: int, bucket: int) -> list:
-        """Return the dimensions to cut of each result; compare the results in the first padded call of a kind."""
-        padded = _found(self._compiled, bound.args, bound.kwargs)
-        cuts = self._cuts.get(padded[0])
-        if cuts is None:
-            true = _found(self._compiled.alone(), *exact)
-            cuts = []
-            for a, b in zip(padded[0].shapes(), true[0].shapes(), strict=True):
-                pairs = () if a is None or b is None else enumerate(zip(a, b, strict=True))
-                cuts.append([dim for dim, (m, n) in pairs if m != n])
-            if self._check:
-                self._compare(padded, true, size, bucket)
-            self._cuts[padded[0]] = cuts
-        return cuts
+    def _share(self, entry: Entry, bound: inspect.BoundArguments, size: int, bucket: int) -> None:
+        """Let an entry of one size run the program of its bucket; warn if it cannot."""
+        try:
+            ours, theirs = entry.program, self._wide(bound, size, bucket).program
+            if entry.on_mesh or ours.inputs != theirs.inputs or ours.with_one != theirs.with_one:
+                raise UnpaddedError("it is another program at the padded size")
+            entry.masked = self._masked(ours.closed, theirs.closed, (size, bucket))
+            if ours.backward is not None and theirs.backward is not None:
+                self._share_backward(ours.backward, theirs.backward, (size, bucket))
+        except UnpaddedError as error:
+            self._tell(str(error), size, bucket)
+        self._seen.add(entry)  # last: what an interrupt ends is done again
 
-    def _compare(self, padded: tuple, true: tuple, size: int, bucket: int) -> None:
-        """Raise `ValueError` if the programs of the padded size and of the true size give different results."""
-        for i, (a, b) in enumerate(zip(padded[0].tried(*padded[2:]), true[0].tried(*true[2:]), strict=True)):
-            a, b = np.asarray(a), np.asarray(b)
-            a = a[tuple(slice(n) for n in b.shape)]
-            if b.dtype.kind not in "fciub":
-                a, b = a.astype(np.float32), b.astype(np.float32)
-            if not np.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True):
-                error = float(np.max(np.abs(a.astype(np.complex128) - b.astype(np.complex128))))
-                name = self._compiled.name()
-                raise ValueError(_DEPENDS.format(what=f"result {i}", name=name, size=size, bucket=bucket, error=error))
+    def _wide(self, bound: inspect.BoundArguments, size: int, bucket: int) -> Entry:
+        """Return the entry for arguments of the padded size."""
+        arguments, known = dict(bound.arguments), {}
+        for name, dim in self._dynamic.items():
+
+            def padded(leaf: Any, dim: int = dim) -> Any:
+                if not isinstance(leaf, Tensor):
+                    return leaf
+                key = id(leaf), dim
+                if key not in known:
+                    known[key] = _zeros(leaf, dim, bucket - size)
+                return known[key]
+
+            arguments[name] = pytrees.mapped(padded, arguments[name])
+        wide = self._signature.bind_partial()
+        wide.arguments.update(arguments)
+        function = self._wide_functions.get(bucket)
+        if function is None:
+            function = self._wide_functions.setdefault(bucket, self._compiled.alone())
+        try:
+            found = function.find(wide.args, wide.kwargs)
+        except Exception as error:  # the function checks its sizes
+            raise UnpaddedError(f"{type(error).__name__} when padded: {str(error).partition(chr(10))[0]}") from error
+        if found is None:
+            raise UnpaddedError("it is not traced within another trace")
+        return found[0]
+
+    def _masked(self, exact: Any, padded: Any, sizes: tuple[int, int]) -> Callable[..., list[Any]]:
+        """Return a function that pads operands, runs the masked program, and cuts its results."""
+        avals = [*zip(exact.in_avals, padded.in_avals, strict=True)]
+        if len(exact.out_avals) != len(padded.out_avals):
+            raise UnpaddedError("it is another program at the padded size")
+        for a, b in avals:
+            if a.ndim != b.ndim or any((a.shape[i], b.shape[i]) != sizes for i in padded_dims(a, b)):
+                raise UnpaddedError("an operand has another size")
+        true, wide = np.asarray(sizes[:1], np.int32), [jax.ShapeDtypeStruct(b.shape, b.dtype) for _, b in avals]
+        closed = jax.make_jaxpr(masked(exact, padded, {sizes: 0}))(true, *wide)
+        key = key_of(closed)
+        program = self._programs.get(key)
+        if program is None:
+            jitted = jax.jit(with_chains(closed), compiler_options=self._options, keep_unused=True)
+            program = self._programs.setdefault(key, jitted)
+        more = [[(0, m - n) for n, m in zip(a.shape, b.shape)] if a.shape != b.shape else None for a, b in avals]
+        shapes = [a.shape if a.shape != b.shape else None for a, b in zip(exact.out_avals, padded.out_avals)]
+
+        def run(*operands: Any) -> list[Any]:
+            given = [x if pads is None else jnp.pad(x, pads) for x, pads in zip(operands, more, strict=True)]
+            out = program(true, *given)
+            return [x if shape is None else x[tuple([slice(n) for n in shape])] for x, shape in zip(out, shapes)]
+
+        return run
+
+    def _share_backward(self, ours: Any, theirs: Any, sizes: tuple[int, int]) -> None:
+        """Let the backward of an entry run the program of its bucket, where all gradients arrive."""
+        if (ours.inputs, ours.residuals, len(ours.avals)) != (theirs.inputs, theirs.residuals, len(theirs.avals)):
+            raise UnpaddedError("its backward is another program at the padded size")
+        run = self._masked(ours.closed, theirs.closed, sizes)
+
+        def backward(residuals: list[Any], grads: list[Any], one: Any, arrays: list[Any]) -> list[Any]:
+            taken = [grad for grad, aval in zip(grads, ours.avals, strict=True) if aval is not None]
+            return run(*residuals, *taken, one, *arrays)
+
+        ours.programs[(True,) * len(ours.avals)] = backward
+
+    def _tell(self, why: str, size: int, bucket: int) -> None:
+        """Warn once."""
+        if self._told or not self._check:
+            return
+        self._told = True
+        warnings.warn_explicit(
+            f"xgrad.compile: with dynamic=, {self._compiled.name()} is compiled for each size: at size {size}, padded "
+            f"to {bucket}, its values would depend on the padding: {why}. Values are right; each size takes the time "
+            "to compile. (check=False omits this warning.)",
+            UserWarning,
+            *line_of(outside(sys._getframe())),
+        )
 
 
-def _found(compiled: Compiled, args: tuple, kwargs: dict) -> tuple:
-    """Return the entry and the operands for a call.  Raises `RuntimeError` if it cannot be traced now."""
-    found = compiled.find(args, kwargs)
-    if found is None:
-        raise RuntimeError(_WAITS.format(name=compiled.name()))
-    return found
-
-
-def _padded(leaf: Any, dim: int, more: int) -> Any:
-    if not isinstance(leaf, Tensor):
-        return leaf
+def _zeros(leaf: Tensor, dim: int, more: int) -> Tensor:
+    """Return a tensor like another one, of zeros, with more rows."""
     shape = list(leaf.shape)
-    shape[dim] = more
+    shape[dim] += more
     zeros = tables.FUNCTIONS[""]["zeros"](shape, dtype=leaf.dtype, device=leaf.device)
-    return tables.FUNCTIONS[""]["cat"]([leaf, zeros], dim)
-
-
-def _cut_to(leaf: Any, dims: list[int], size: int) -> Any:
-    for dim in dims:
-        leaf = leaf.narrow(dim, 0, size)
-    return leaf
+    if not leaf.requires_grad:
+        return zeros
+    zeros.requires_grad_()
+    return zeros if leaf.is_leaf else zeros.clone()

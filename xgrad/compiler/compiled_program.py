@@ -22,7 +22,6 @@ from ..execution.pending import quietly
 from ..execution.runner import runner
 from ..random import default_generator
 from ..tensor import Tensor, blank
-from ..tensor_methods import pytrees
 from ..views.storage import VersionCounter, writing
 from ..views.transaction import Transaction
 from .backward_node import CompiledFunctionBackward
@@ -50,9 +49,9 @@ class Entry:
         self.puts: bool = bool(traced.puts)  # True if the program puts tensors into containers
         self._traced = traced
         program, effects = traced.program, traced.effects
-        self._on_mesh = traced.places[1] is not None
+        self.on_mesh = traced.places[1] is not None
         # A kernel may write tensors, in a thread of XLA's: the program runs outside of the lock, and donates nothing.
-        self._calls_back = traced.calls_back and not self._on_mesh
+        self._calls_back = traced.calls_back and not self.on_mesh
         donate = donate and not self._calls_back
         used = {number: place for place, number in enumerate(program.inputs)}
         kept = () if program.backward is None else program.backward.inputs
@@ -72,12 +71,13 @@ class Entry:
         # If the program writes, its results stay here, under the lock, until the storages have them.
         self.results: Any = Results() if self._commits else None
         # `jax.jit` takes no shardings with `Results`: on a mesh C code calls the program, and extends `Results`.
-        into = None if self._on_mesh or self._calls_back else self.results
+        into = None if self.on_mesh or self._calls_back else self.results
         self.jitted: Any = program.jitted(tuple(sorted(self.places)), options, *traced.places, into)
         self._ran = False  # True from the second call on: JAX then runs the program without going through Python
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
+        self.masked: Any = None  # of `Buckets`: a function of the operands that runs in the program's place
         self._constants: list | None = None  # on a mesh: operands behind the inputs, on its devices
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
@@ -91,6 +91,11 @@ class Entry:
         if self._bare is not None and what != [("made", i) for i in range(len(traced.recipes))]:
             self._bare = None
         self._straight: Callable[[list, list], Any] | None = None  # if the program changes nothing
+
+    @property
+    def program(self) -> Any:
+        """The program, as it was traced."""
+        return self._traced.program
 
     def check_unwritten(self, tensors: list[Any], copies: list[Any]) -> None:
         """Raise `PlacementError` if the function changes a tensor that `in_shardings` copied from the caller's."""
@@ -302,7 +307,7 @@ class Entry:
             executable = self._compile(operands)
         if self._constants is not None:
             operands[-len(self._constants) :] = self._constants
-        if self._on_mesh and self._commits:
+        if self.on_mesh and self._commits:
             return self.results.extend(map(self.jitted, *zip(operands)))
         return executable(*operands)
 
@@ -314,6 +319,9 @@ class Entry:
 
     def _compile(self, operands: list) -> Any:
         """Compile the program; on a mesh, put the operands that are the same in each call on its devices, once."""
+        if self.masked is not None:
+            self._executable = self._run_masked
+            return self._executable
         executable = self._lowered(operands).compile()
         program = self._traced.program
         constants = [*([one()] if program.with_one else []), *program.arrays]
@@ -322,10 +330,18 @@ class Entry:
             self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
         self._need, self._ran = besides(executable), False
         self._executable = executable
-        pure = not (self._commits or self._affects or self._generators or self._on_mesh or self._constants)
+        pure = not (self._commits or self._affects or self._generators or self.on_mesh or self._constants)
         if pure and self._order is not None and self._simple is not None:
             self._straight = straight(self._traced, executable, self._order, constants, self._simple)
         return executable
+
+    def _run_masked(self, *operands: Any) -> Any:
+        """Run the program of a bucket, which donates nothing."""
+        out = self.masked(*operands)
+        if self.results is None or self._calls_back:
+            return out
+        self.results.append(out)
+        return self.results
 
     def lower(self, arrays: list[Any], leaves: list[Any]) -> Any:
         """Return the program as a `jax.stages.Lowered`."""
@@ -336,20 +352,6 @@ class Entry:
         """Return the program as a `jax.stages.Compiled`."""
         with writing:
             return self._executable or self._compile(self._operands(arrays, leaves))
-
-    def tried(self, arrays: list[Any], leaves: list[Any]) -> Any:
-        """Return the program's results without storing them."""
-        return self._traced.program.jitted((), None, self._traced.places[0])(*self._operands(arrays, leaves))
-
-    def shapes(self) -> list[tuple[Any, ...] | None]:
-        """Return the shapes of the result's leaves, in a pytree's order; None for a leaf that calls do not make."""
-        outvars = self._traced.program.closed.jaxpr.outvars
-        shapes = [_shape(r, outvars) for r in self._traced.recipes]
-        made = [blank(Tensor) for _ in shapes]
-        given = [blank(Tensor) for _ in (*self.match.expected, *self._traced.objects)]
-        result = built(self._traced.result, given, made, [None] * len(outvars))
-        places = {id(tensor): shape for tensor, shape in zip(made, shapes)}
-        return [places.get(id(leaf)) for leaf in pytrees.leaves(result)]
 
 
 class _Write(Transaction):
@@ -402,12 +404,6 @@ def _simple(recipes: list[Recipe]) -> list[tuple] | None:
     if len({r.root for r in recipes}) != len(recipes):
         return None
     return [(r.root, r.edge, r.requires_grad) for r in recipes]
-
-
-def _shape(recipe: Recipe, outvars: list[Any]) -> tuple[Any, ...]:
-    if recipe.parts:
-        return recipe.rest["_sizes"]
-    return tuple(outvars[recipe.root].aval.shape) if recipe.chain is None else recipe.chain.shape
 
 
 def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:

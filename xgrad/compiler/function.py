@@ -69,7 +69,7 @@ class CompiledFunction:
         self._verify = asked(verify)
         self._in = None if in_shardings is None else Shardings("in_shardings", in_shardings)
         self._out = None if out_shardings is None else Shardings("out_shardings", out_shardings)
-        self._buckets = Buckets(self, function, dynamic, buckets, check) if dynamic else None
+        self._buckets = Buckets(self, function, dynamic, buckets, check, options) if dynamic else None
         self._entries: list[Entry] = []
         self._lock = threading.RLock()  # for the counts, and values that guards cache
         self.reset()
@@ -174,7 +174,8 @@ class CompiledFunction:
 
     def alone(self) -> "CompiledFunction":
         """Return another compiled function of the same Python function, without programs."""
-        return CompiledFunction(self._function, *self._given[:2])
+        donate, options, *_, ins, outs, verify = self._given
+        return CompiledFunction(self._function, donate, options, in_shardings=ins, out_shardings=outs, verify=verify)
 
     def find(
         self, args: tuple[Any, ...], kwargs: dict[Any, Any]
@@ -280,11 +281,16 @@ class CompiledFunction:
 
     def metrics(self) -> Metrics:
         """Return the numbers of calls and traces, and why each trace was needed."""
-        return Metrics(self._calls, self._traces, tuple(self._reasons), self._seconds, self._verifications)
+        found = Metrics(self._calls, self._traces, tuple(self._reasons), self._seconds, self._verifications)
+        for each in () if self._buckets is None else self._buckets.functions.values():
+            found = Metrics(*[a + b for a, b in zip(found, each.metrics())])
+        return found
 
     def reset(self) -> None:
         """Forget all programs and counts."""
         self._entries.clear()
+        if self._buckets is not None:
+            self._buckets.reset()
         self._calls = self._traces = self._verifications = 0
         self._backwards: WeakSet[Entry] = WeakSet()  # entries whose backward has been verified
         # True if calls take turns: they are verified, or put tensors into containers.
@@ -392,10 +398,11 @@ def compile(
 
     Results that require grad can be differentiated outside, once (no double backward).
 
-    `dynamic` names parameters with a dimension that varies, {"x": 0, "y": 0}: tensors there are padded with zeros to
-    the next of `buckets` (default: powers of two), and results are cut to the true size, which the function gets as a
-    0-dim tensor if it has a parameter `valid`.  The first padded call of each kind is compared with the program of the
-    exact shape, and a result that depends on the padding is a `ValueError`; `check=False` omits the comparison.
+    `dynamic` names parameters with a dimension that varies, {"x": 0, "y": 0}: sizes up to the next of `buckets`
+    (default: powers of two) share a program, which masks what is padded, so that each value is right.
+    The function is traced for each size, and compiled for each bucket; if values would depend on the padding (a sort
+    along it), for each size, with a warning that says why, unless `check=False`.  The function gets its size as a
+    0-dim tensor if it has a parameter `valid`.
 
     Tensors over a mesh make a program over the mesh; a storage that it writes keeps its sharding, and so do gradients.
     `in_shardings`, for the positional arguments, and `out_shardings` are as `jax.jit`'s: a sharding, None (as the

@@ -59,7 +59,8 @@ class OperatorNode(Node):
             or arithmetic.tensors
             or plan.general
             # A trace's program must not depend on what ran before, or the next trace would be another program.
-            or (plan.fits and grad.shape in plan.fits and not isinstance(grad, Tracer))
+            # A backend that pads has one program for many sizes: one that fits its gradients has their sizes in it.
+            or (plan.fits and grad.shape in plan.fits and not isinstance(grad, Tracer) and not runner.pads(grad))
             or grad.__class__ is SparseGradient
         ):
             return self._apply(grads, needs, arithmetic)

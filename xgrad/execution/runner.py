@@ -67,6 +67,10 @@ class Runner:
         """Return True if a declared backend has one of the arrays."""
         return self.backends and any(map(declared_of, arrays))
 
+    def pads(self, array: Any) -> bool:
+        """Return True if a declared backend has the array, and programs at few sizes."""
+        return self.backends and (where := declared_of(array)) is not None and where.runtime.padding is not None
+
     def run(self, program: Any, operands: Any, owners: Any = None) -> Any:
         """Run a program on operands, which may be pending; in a lazy thread note it, and return a Pending.
 
