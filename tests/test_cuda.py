@@ -31,6 +31,15 @@ def test_current_device_is_what_set_device_set():
         assert xgrad.cuda._gpu(None) == xgrad.ones(1).device.placement == CPUS[number]
 
 
+def test_a_device_without_a_number_is_the_current_one():
+    layer, x = xgrad.nn.Linear(2, 2), xgrad.ones(2)
+    for number in (2, 0, 1):
+        xgrad.cuda.set_device(number)
+        assert x.to("cuda").device.placement == xgrad.ones(2, device="cuda").device.placement == CPUS[number]
+        assert layer.cuda().weight.device.placement == x.cuda().device.placement == CPUS[number]
+        assert x.to("cuda:0").device.placement == x.to("cpu").device.placement == CPUS[0]
+
+
 def test_functions_without_an_argument_ask_the_current_device(monkeypatch):
     asked, put = [], jax.device_put
     monkeypatch.setattr(jax, "device_put", lambda value, device: (asked.append(device), put(value, device))[1])

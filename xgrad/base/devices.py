@@ -218,6 +218,8 @@ def placement_of(spec: Any) -> Any:
             f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more.",
             name, int(number) if number else None,
         )  # fmt: skip
+    if not number and len(present) > 1 and name not in ("cpu", "xla"):
+        return present[default_number(present)]  # "cuda" is the GPU of `cuda.set_device`, as in PyTorch
     return present[int(number or 0)]
 
 
@@ -265,8 +267,12 @@ def get_default_device() -> device:
 
 def default_number(present: list[Any]) -> int:
     """Return the number of the default device among these `jax.Device`s; 0 if it is not one of them."""
-    default = get_default_device().placement
-    return present.index(default) if default in present else 0
+    where: Any = state.place
+    if where is None:
+        where = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    if isinstance(where, Sharding):
+        where = _usual(where)
+    return present.index(where) if where in present else 0
 
 
 def _usual(sharding: Sharding) -> Any:
