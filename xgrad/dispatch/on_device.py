@@ -1,7 +1,7 @@
 """on_its_device: refuses operands on two devices if one is an `xgrad.Backend`; returns that backend's operator.
 
 `call` asks here once such a backend is in use, because JAX does not know it; JAX itself refuses arrays on two of its
-own devices.
+own devices.  `beside` brings what an operator made on the host, such as indices, to the backend.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import jax
 from ..base.jax_compat import Tracer
 from ..execution.pending import Pending, declared_of
 from ..execution.runner import not_the_same
-from ..tensor import Tensor
+from ..tensor import Tensor, from_array
 from .operator import Operator
 
 _KEYS = {("key",), ("random",)}
@@ -50,6 +50,12 @@ def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
 def held_of(a: Any) -> Any:
     """Return the array behind an argument; None of a number, and of a tensor that is made of other tensors."""
     return a._held() if isinstance(a, Tensor) and not a._sparse and a._level is None else None
+
+
+def beside(like: Tensor, values: Any) -> Tensor:
+    """Return a tensor of an array of the host; if `like` is on an `xgrad.Backend`, on that."""
+    made = from_array(jax.numpy.asarray(values))
+    return made if declared_of(held_of(like)) is None else made.to(like.device)
 
 
 def _device_of(args: tuple[Any, ...], where: Any) -> Any:

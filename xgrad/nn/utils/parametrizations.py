@@ -33,7 +33,9 @@ def _weight_of(module: Any, name: str) -> Tensor:
 
 def _is_orthogonal(q: Tensor) -> bool:
     n, k = q.shape[-2:]
-    return bool(_x["allclose"](q.mH @ q, _x["eye"](k, dtype=q.dtype), atol=10.0 * n * finfo(q.dtype).eps))
+    return bool(
+        _x["allclose"](q.mH @ q, _x["eye"](k, dtype=q.dtype, device=q.device), atol=10.0 * n * finfo(q.dtype).eps)
+    )
 
 
 def _make_orthogonal(a: Tensor) -> Tensor:
@@ -83,7 +85,7 @@ class _Orthogonal(Module):
         if self.orthogonal_map is _OrthMaps.matrix_exp:
             q = _x["matrix_exp"](a)
         else:
-            one = _x["eye"](n, dtype=a.dtype)
+            one = _x["eye"](n, dtype=a.dtype, device=a.device)
             q = _linalg["solve"](one - 0.5 * a, one + 0.5 * a)
         return q[..., :k]
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base import dtypes
+from ...dispatch.on_device import beside
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor, from_array
 
@@ -131,9 +132,14 @@ class PackedSequence(PackedSequence_):
         return self.to(dtypes.uint8)
 
 
-def _indices(values: np.ndarray) -> Tensor:
-    with jax.ensure_compile_time_eval():  # in a trace too they have values, which later functions read
-        return from_array(jnp.asarray(values, dtypes.default_integer()))
+def _indices(values: np.ndarray, data: Tensor | None = None) -> Tensor:
+    """Return a tensor of integers, which have values in a trace too: later functions read them.
+
+    On the backend of `data`, if it is on a declared one.
+    """
+    values = values.astype(dtypes.default_integer())
+    with jax.ensure_compile_time_eval():
+        return from_array(jnp.asarray(values)) if data is None else beside(data, values)
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -197,11 +203,11 @@ def pack_padded_sequence(
     step, row = np.nonzero(np.arange(sizes[0])[:, None] < sizes)
     column = row if order is None else order[row]
     flat = step + column * time if batch_first else step * batch + column
-    data = input.flatten(0, 1).index_select(0, _indices(flat))
+    data = input.flatten(0, 1).index_select(0, _indices(flat, input))
     batch_sizes = _indices(np.bincount(step))
     if order is None:
         return PackedSequence(data, batch_sizes)
-    return PackedSequence(data, batch_sizes, _indices(order), _indices(np.argsort(order)))
+    return PackedSequence(data, batch_sizes, _indices(order, input), _indices(np.argsort(order), input))
 
 
 def pad_packed_sequence(
@@ -238,9 +244,9 @@ def pad_packed_sequence(
         alive, rows, lengths = alive[:, order], rows[:, order], lengths[order]
     if batch_first:
         alive, rows = alive.T, rows.T
-    padded = sequence.data.index_select(0, _indices(rows.reshape(-1))).unflatten(0, rows.shape)
+    padded = sequence.data.index_select(0, _indices(rows.reshape(-1), sequence.data)).unflatten(0, rows.shape)
     if not alive.all():
-        ended = from_array(jnp.asarray(~alive.reshape(*alive.shape, *(1,) * (padded.ndim - 2))))
+        ended = beside(padded, ~alive.reshape(*alive.shape, *(1,) * (padded.ndim - 2)))
         padded = padded.masked_fill(ended, padding_value)
     return padded, _indices(lengths)
 

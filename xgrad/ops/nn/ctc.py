@@ -10,10 +10,11 @@ import numpy as np
 from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
+from ...dispatch.on_device import beside
 from ...dispatch.promotion import require_real_floating
 from ...dispatch.samples import CONVENTION, real, sample, whole
 from ...dispatch.tables import FUNCTIONS
-from ...tensor import Tensor, from_array
+from ...tensor import Tensor
 from ..index.index_checks import valueless
 from .loss import reduction_of
 
@@ -112,7 +113,7 @@ def _read(
         raise RuntimeError(
             f"ctc_loss: labels must be between 0 and {classes - 1}, but got {padded.min()} to {padded.max()}"
         )
-    return (from_array(jnp.asarray(a)) for a in (padded, inputs, wanted))
+    return padded, inputs, wanted
 
 
 def _unread(targets: Any, input_lengths: Any, target_lengths: Any, batch: int, blank: int) -> Any:
@@ -156,7 +157,8 @@ def ctc_loss(
     if any(map(valueless, given)):
         labels, inputs, wanted = _unread(*given, batch, blank)
     else:
-        labels, inputs, wanted = _read(*given, time, batch, classes, blank)
+        read = _read(*given, time, batch, classes, blank)
+        labels, inputs, wanted = (beside(log_probs, a) for a in read)
     loss = call(_ctc.operator, (x, labels, inputs, wanted), (blank, zero_infinity))
     if reduction == "mean":
         return (loss / wanted.clamp(min=1).to(loss.dtype)).mean()

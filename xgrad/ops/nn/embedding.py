@@ -16,9 +16,10 @@ from ...config import state
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.inplace import call_inplace
+from ...dispatch.on_device import beside
 from ...dispatch.promotion import refuse_complex
 from ...dispatch.samples import COMPLEX, real, sample, whole
-from ...tensor import Tensor, from_array
+from ...tensor import Tensor
 from ..index.index_checks import check_range, on_host
 from ..reduce.norms import p_norm
 
@@ -244,8 +245,8 @@ def _without(padding: int, input: Tensor, offsets: Tensor, weights: Tensor | Non
     host = np.asarray(input.detach())
     kept = host != padding
     before = np.concatenate([[0], np.cumsum(kept)])  # for each place, the number of the remaining ones before it
-    places = from_array(jnp.asarray(np.flatnonzero(kept)))
-    starts = from_array(jnp.asarray(before[np.asarray(offsets.detach())].astype(offsets.dtype)))
+    places = beside(input, np.flatnonzero(kept))
+    starts = beside(input, before[np.asarray(offsets.detach())].astype(offsets.dtype))
     return input[places], starts, None if weights is None else weights[places]
 
 
@@ -298,7 +299,7 @@ def embedding_bag(
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None, as input is treated as bags of fixed length")
         bags, length = tuple(input.shape)
-        offsets = from_array(jnp.arange(bags) * length)
+        offsets = beside(input, jnp.arange(bags) * length)
         input = input.reshape(-1)
         per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
         include_last_offset = False
@@ -323,12 +324,12 @@ def embedding_bag(
             input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
         # The rows themselves are the table of the bags, so each index is its own row.
         weight, padding = _looked_up(weight, input, -1, False, True), -1
-        input = from_array(jnp.arange(input.shape[0]))
+        input = beside(input, jnp.arange(input.shape[0]))
     elif scale_grad_by_freq:
         if padding >= 0:
             input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
         weight, padding = embedding.function(weight, input, -1, True), -1
-        input = from_array(jnp.arange(input.shape[0]))
+        input = beside(input, jnp.arange(input.shape[0]))
     return call(_bag.operator, (weight, input, offsets, per_sample_weights), (mode, padding, int(include_last_offset)))
 
 

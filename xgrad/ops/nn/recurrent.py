@@ -17,10 +17,11 @@ import numpy as np
 from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
+from ...dispatch.on_device import beside
 from ...dispatch.promotion import refuse_complex, require_same_dtype
 from ...dispatch.samples import COMPLEX, between, real, sample, truth
 from ...dispatch.tables import FUNCTIONS
-from ...tensor import Tensor, from_array
+from ...tensor import Tensor
 
 hidden: Any = partial(operator, function=False, method=False, out=False)
 
@@ -294,10 +295,10 @@ def _declare(kind: str) -> None:
             return (out.transpose(0, 1) if first else out, *ends)
         data = given["data"]
         alive, rows = _places(data, given["batch_sizes"], kind)
-        x = data[from_array(jnp.asarray(rows, dtypes.default_integer()))]
-        out, *ends = _layers(kind, x, from_array(jnp.asarray(alive)), *how)
-        kept = jnp.asarray(np.flatnonzero(alive), dtypes.default_integer())
-        return (out.flatten(0, 1)[from_array(kept)], *ends)
+        x = data[beside(data, rows.astype(dtypes.default_integer()))]
+        out, *ends = _layers(kind, x, beside(data, alive), *how)
+        kept = np.flatnonzero(alive).astype(dtypes.default_integer())
+        return (out.flatten(0, 1)[beside(data, kept)], *ends)
 
     run.__name__ = run.__qualname__ = kind
     states = "hx = (h, c)" if kind == "lstm" else "hx"

@@ -15,6 +15,7 @@ from ...base import dtypes
 from ...base.limits import LIMIT, check_bytes, check_size
 from ...config import settings
 from ...dispatch.declare import composite, operator
+from ...dispatch.on_device import beside
 from ...dispatch.promotion import common_dtype, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
@@ -189,7 +190,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = itertools.chain.from_iterable(choose(range(n), r)) if count else ()
     index = np.fromiter(rows, np.int32, count * r).reshape(count, r)
-    return input.take(FUNCTIONS[""]["from_numpy"](index))
+    return input.take(beside(input, index))
 
 
 def _choices(n: int, r: int) -> int:
