@@ -330,6 +330,16 @@ def test_rules_of_operations(name):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_one_element_is_repeated_as_at_its_own_size():
+    x, y = np.ones((1, 3), np.float32), np.ones((5, 3), np.float32)
+    for function in (
+        lambda x, y: jax.lax.add_p.bind(x, y) if x.shape == y.shape else jnp.broadcast_to(x, y.shape) + y,
+        lambda x, y: jnp.broadcast_to(x, y.shape) * 2,
+    ):
+        with pytest.raises(mask_rules.UnpaddedError):
+            of_both(function, {1: 8, 5: 8}, x, y)
+
+
 OTHER = {  # the same operations in each line, and another program at the padded size
     "the other operand": lambda x, z: jnp.where(x > 2, *((x, jnp.exp(x)) if len(x) < 6 else (jnp.exp(x), x))),
     "results exchanged": lambda x, z: (x, z) if len(x) < 6 else (z, x),

@@ -65,6 +65,17 @@ PADDING_SHOWS = {  # in what padding with zeros would show, in one of these two:
 
 
 @pytest.mark.filterwarnings("ignore:xgrad.compile. with dynamic=")
+def test_one_row_is_repeated_as_at_its_own_size():
+    table = xgrad.arange(24.0, dtype=xgrad.float64).reshape(8, 3)
+    step = xgrad.compile(
+        lambda x: (x + table[: max(len(x), 8)], table * x.sum(0), x.expand(8, 3).sum()), dynamic={"x": 0}, buckets=[8]
+    )
+    one = rows(1)
+    for ours, theirs in zip(step(one), (one + table, table * one.sum(0), one.expand(8, 3).sum()), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.filterwarnings("ignore:xgrad.compile. with dynamic=")
 @pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.bfloat16], ids=str)
 @pytest.mark.parametrize("name", PADDING_SHOWS)
 def test_no_value_depends_on_the_padding(name, dtype):

@@ -133,6 +133,10 @@ class Walk:
         params = padded.params
         pairs = [*zip(exact.invars, padded.invars), *zip(exact.outvars, padded.outvars)]
         where = [padded_dims(a.aval, b.aval) for a, b in pairs]
+        if name in ELEMENTWISE and len(exact.outvars) == 1:
+            sizes = [[*zip(a.aval.shape, b.aval.shape)] for a, b in pairs]
+            if any(shape[i] != sizes[-1][i] for dims, shape in zip(where, sizes) for i in dims):
+                raise UnpaddedError(f"'{name}' repeats a padded dimension")
         if name not in ELEMENTWISE and any(where):
             rule = RULES.get(name)
             if rule is None:
