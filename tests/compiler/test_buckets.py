@@ -76,6 +76,7 @@ def test_one_row_is_repeated_as_at_its_own_size():
 
 
 @pytest.mark.filterwarnings("ignore:xgrad.compile. with dynamic=")
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.bfloat16], ids=str)
 @pytest.mark.parametrize("name", PADDING_SHOWS)
 def test_no_value_depends_on_the_padding(name, dtype):
