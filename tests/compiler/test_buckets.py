@@ -235,6 +235,37 @@ def test_reset_forgets_all_programs_and_sizes():
     assert step(rows(3))[1].shape == (3,)
 
 
+def test_a_module_names_the_parameters_of_its_forward():
+    layer = xgrad.nn.Linear(3, 2).double()
+    step = xgrad.compile(layer, dynamic={"input": 0})
+    for n in (5, 6):
+        np.testing.assert_allclose(step(rows(n)).detach().numpy(), layer(rows(n)).detach().numpy())
+
+
+def test_what_has_no_such_dimension_or_no_tensor():
+    step = xgrad.compile(lambda d=None: 1 if d is None else d["x"] * d["s"], dynamic={"d": 0})
+    assert step() == 1
+    with pytest.raises(ValueError, match=r"dynamic= names dimension 0 of d, which has a tensor of shape \(\)"):
+        step({"x": rows(3), "s": xgrad.tensor(2.0)})
+    with pytest.raises(ValueError, match="must have one size, but got"):
+        step({"x": rows(3), "s": rows(5)})
+
+
+def test_many_sizes_are_no_many_traces():
+    step = xgrad.compile(lambda x: x * 2, dynamic={"x": 0}, buckets=[*range(1, 13)])
+    for n in range(1, 13):
+        step(rows(n))  # a warning would be an error
+
+
+def test_batch_norm_shares_a_program():
+    norms = [xgrad.nn.BatchNorm1d(3).double() for _ in range(2)]
+    step = xgrad.compile(lambda x: norms[0](x), dynamic={"x": 0})
+    for n in (5, 6, 7):
+        np.testing.assert_allclose(step(rows(n)).detach().numpy(), norms[1](rows(n)).detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(norms[0].running_var.numpy(), norms[1].running_var.numpy(), rtol=1e-12)
+    assert programs(step) == 2  # forward and backward
+
+
 def test_an_unknown_parameter_is_an_error_at_once():
     with pytest.raises(TypeError, match="dynamic= names no parameter of the function: y"):
         xgrad.compile(lambda x: x, dynamic={"y": 0})
