@@ -299,7 +299,7 @@ PROGRAMS = {
     "cond": lambda x: jax.lax.cond(x.sum() > 6, lambda x: x.max(0), lambda x: x.min(0), x),
     "reversed": lambda x: jax.lax.cumsum(x, 0, reverse=True),
     "number": lambda x: jnp.where(x > 0, x, x.size - 1) / (x.shape[0] - 1) * x.shape[1],
-    "parts of numbers": lambda x: x * (1 / x.size) + (x.shape[0] / (x.shape[0] - 1)) * (x.size / (x.size - 1)),
+    "parts of numbers": lambda x: x * (1 / x.size) + x * (len(x) / (len(x) - 1)) - x / (x.size / (x.size - 1)),
     "number of a call": lambda x: jax.jit(lambda x, n: x / n)(x, x.shape[0]),
     "or of bits": lambda x: jax.lax.reduce_or_p.bind(x.astype(np.int32), axes=(0,), **OUT),
     "and of bits": lambda x: jax.lax.reduce_and_p.bind(x.astype(np.int32), axes=(0,), **OUT),

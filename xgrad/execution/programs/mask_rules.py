@@ -32,8 +32,7 @@ COMBINING = {
     "cumsum": 0, "cumprod": 1, "cummax": "least", "cummin": "most", "cumlogsumexp": "least",
 }  # fmt: skip
 CALLS = frozenset(
-    ["pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
-     "remat", "remat2", "checkpoint"]
+    ["pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint"]
 )  # fmt: skip
 # Parameters that hold sizes: the results' shapes show them.
 SIZES = frozenset(["shape", "new_sizes", "sharding", "slice_sizes", "limit_indices"])

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...base.jax_compat import jaxprs
+from ...base.jax_compat import CUSTOM_INNER, INNER, jaxprs
 from .mask_rules import ANOTHER, CALLS, CONTROL, ELEMENTWISE, RULES, SIZES, UnpaddedError, padded_dims
 
 # The forms in which numbers are made of sizes: the size of the number, the number of the size; the last is n / (n - 1).
@@ -215,7 +215,7 @@ class Walk:
 
 def _within(params: dict[str, Any]) -> Any:
     """Return the program that an operation calls."""
-    inner = next(params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params)
+    inner = next(params[key] for key in (INNER, CUSTOM_INNER) if key in params)
     core = jaxprs()
     return inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ())
 
