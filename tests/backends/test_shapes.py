@@ -95,6 +95,7 @@ HARMFUL = {  # zeros in place of the padding would change the value
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", HARMFUL)
 @pytest.mark.parametrize("shape", [(5, 3), (7, 6), (6, 6)], ids=str)
 def test_values_and_gradients_do_not_depend_on_the_padding(name, shape):
@@ -298,6 +299,7 @@ PROGRAMS = {
     "cond": lambda x: jax.lax.cond(x.sum() > 6, lambda x: x.max(0), lambda x: x.min(0), x),
     "reversed": lambda x: jax.lax.cumsum(x, 0, reverse=True),
     "number": lambda x: jnp.where(x > 0, x, x.size - 1) / (x.shape[0] - 1) * x.shape[1],
+    "parts of numbers": lambda x: x * (1 / x.size) + x * (len(x) / (len(x) - 1)) - x / (x.size / (x.size - 1)),
     "number of a call": lambda x: jax.jit(lambda x, n: x / n)(x, x.shape[0]),
     "or of bits": lambda x: jax.lax.reduce_or_p.bind(x.astype(np.int32), axes=(0,), **OUT),
     "and of bits": lambda x: jax.lax.reduce_and_p.bind(x.astype(np.int32), axes=(0,), **OUT),
@@ -328,6 +330,16 @@ def test_rules_of_operations(name):
     found, wanted = of_both(PROGRAMS[name], {5: 8, 3: 6} if name not in ROWS else {5: 8}, x)
     for ours, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_one_element_is_repeated_as_at_its_own_size():
+    x, y = np.ones((1, 3), np.float32), np.ones((5, 3), np.float32)
+    for function in (
+        lambda x, y: jax.lax.add_p.bind(x, y) if x.shape == y.shape else jnp.broadcast_to(x, y.shape) + y,
+        lambda x, y: jnp.broadcast_to(x, y.shape) * 2,
+    ):
+        with pytest.raises(mask_rules.UnpaddedError):
+            of_both(function, {1: 8, 5: 8}, x, y)
 
 
 OTHER = {  # the same operations in each line, and another program at the padded size

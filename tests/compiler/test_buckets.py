@@ -65,6 +65,18 @@ PADDING_SHOWS = {  # in what padding with zeros would show, in one of these two:
 
 
 @pytest.mark.filterwarnings("ignore:xgrad.compile. with dynamic=")
+def test_one_row_is_repeated_as_at_its_own_size():
+    table = xgrad.arange(24.0, dtype=xgrad.float64).reshape(8, 3)
+    step = xgrad.compile(
+        lambda x: (x + table[: max(len(x), 8)], table * x.sum(0), x.expand(8, 3).sum()), dynamic={"x": 0}, buckets=[8]
+    )
+    one = rows(1)
+    for ours, theirs in zip(step(one), (one + table, table * one.sum(0), one.expand(8, 3).sum()), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.filterwarnings("ignore:xgrad.compile. with dynamic=")
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.bfloat16], ids=str)
 @pytest.mark.parametrize("name", PADDING_SHOWS)
 def test_no_value_depends_on_the_padding(name, dtype):
@@ -221,6 +233,37 @@ def test_reset_forgets_all_programs_and_sizes():
     assert [entry() for entry in entries] == [None, None]
     assert step.metrics().calls == programs(step) == 0
     assert step(rows(3))[1].shape == (3,)
+
+
+def test_a_module_names_the_parameters_of_its_forward():
+    layer = xgrad.nn.Linear(3, 2).double()
+    step = xgrad.compile(layer, dynamic={"input": 0})
+    for n in (5, 6):
+        np.testing.assert_allclose(step(rows(n)).detach().numpy(), layer(rows(n)).detach().numpy())
+
+
+def test_what_has_no_such_dimension_or_no_tensor():
+    step = xgrad.compile(lambda d=None: 1 if d is None else d["x"] * d["s"], dynamic={"d": 0})
+    assert step() == 1
+    with pytest.raises(ValueError, match=r"dynamic= names dimension 0 of d, which has a tensor of shape \(\)"):
+        step({"x": rows(3), "s": xgrad.tensor(2.0)})
+    with pytest.raises(ValueError, match="must have one size, but got"):
+        step({"x": rows(3), "s": rows(5)})
+
+
+def test_many_sizes_are_no_many_traces():
+    step = xgrad.compile(lambda x: x * 2, dynamic={"x": 0}, buckets=[*range(1, 13)])
+    for n in range(1, 13):
+        step(rows(n))  # a warning would be an error
+
+
+def test_batch_norm_shares_a_program():
+    norms = [xgrad.nn.BatchNorm1d(3).double() for _ in range(2)]
+    step = xgrad.compile(lambda x: norms[0](x), dynamic={"x": 0})
+    for n in (5, 6, 7):
+        np.testing.assert_allclose(step(rows(n)).detach().numpy(), norms[1](rows(n)).detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(norms[0].running_var.numpy(), norms[1].running_var.numpy(), rtol=1e-12)
+    assert programs(step) == 2  # forward and backward
 
 
 def test_an_unknown_parameter_is_an_error_at_once():

@@ -57,7 +57,8 @@ class Buckets:
         options: dict[Any, Any] | None,
     ) -> None:
         self._compiled, self._check, self._options = compiled, check, options
-        self._signature = inspect.signature(function)
+        module = hasattr(type(function), "_compiled_as")
+        self._signature = inspect.signature(function.forward if module else function)  # pyright: ignore
         unknown = [name for name in dynamic if name not in self._signature.parameters]
         if unknown:
             raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
@@ -77,30 +78,38 @@ class Buckets:
         """Run the function at the size of its arguments."""
         bound = self._signature.bind_partial(*args, **kwargs)
         size = self._size(bound.arguments)
+        if size is None:
+            return self._compiled.run(args, kwargs)
         bucket = self._bucket(size)
         if self._takes_valid and VALID not in bound.arguments:
             bound.arguments[VALID] = tables.FUNCTIONS[""]["tensor"](size)
         args, kwargs = bound.args, bound.kwargs
-        if size == bucket or not size:
-            return self._compiled.run(args, kwargs)
         function = self.functions.get(size)
         if function is None:
             function = self.functions.setdefault(size, self._compiled.alone())
+        if size == bucket or not size:
+            return function.run(args, kwargs)
         found = function.find(args, kwargs)
         if found is not None and found[0] not in self._seen:
             self._share(found[0], bound, size, bucket)
         return function.run(args, kwargs)
 
-    def _size(self, arguments: dict[str, Any]) -> int:
-        """Return the one size of all dimensions that vary.  Raises `ValueError` if they differ."""
-        sizes = {}
+    def _size(self, arguments: dict[str, Any]) -> int | None:
+        """Return the one size of all dimensions that vary, None if no tensor has one; `ValueError` if they differ."""
+        found: dict[str, Any] = {}
         for name, dim in self._dynamic.items():
             for leaf in pytrees.leaves(arguments.get(name)):
-                if isinstance(leaf, Tensor):
-                    sizes[name] = leaf.shape[dim]
-        if len(set(sizes.values())) != 1:
-            raise ValueError(f"xgrad.compile: the dimensions that dynamic= names must have one size, but got {sizes}")
-        return next(iter(sizes.values()))
+                if not isinstance(leaf, Tensor):
+                    continue
+                if not -leaf.ndim <= dim < leaf.ndim:
+                    raise ValueError(
+                        f"xgrad.compile: dynamic= names dimension {dim} of {name}, which has a tensor of shape "
+                        f"{tuple(leaf.shape)}"
+                    )
+                found[name if name not in found else f"{name}, again"] = leaf.shape[dim]
+        if len({*found.values()}) > 1:
+            raise ValueError(f"xgrad.compile: the dimensions that dynamic= names must have one size, but got {found}")
+        return next(iter(found.values()), None)
 
     def _bucket(self, size: int) -> int:
         for bucket in self._sizes:

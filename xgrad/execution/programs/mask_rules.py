@@ -32,8 +32,7 @@ COMBINING = {
     "cumsum": 0, "cumprod": 1, "cummax": "least", "cummin": "most", "cumlogsumexp": "least",
 }  # fmt: skip
 CALLS = frozenset(
-    ["pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
-     "remat", "remat2", "checkpoint"]
+    ["pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint"]
 )  # fmt: skip
 # Parameters that hold sizes: the results' shapes show them.
 SIZES = frozenset(["shape", "new_sizes", "sharding", "slice_sizes", "limit_indices"])
@@ -150,10 +149,10 @@ def _window(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[li
 
 
 def _broadcasts(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
-    # An operand's dimension is padded as the result's is, or has one element: `known` has seen to the sizes.
+    (x, y), (out, wide) = (exact.invars[0].aval, padded.invars[0].aval), (exact.outvars[0].aval, padded.outvars[0].aval)
     for i, to in enumerate(padded.params["broadcast_dimensions"]):
-        if i in where[0] and to not in where[-1]:
-            raise UnpaddedError("a broadcast along a padded dimension")
+        if i in where[0] and (x.shape[i], y.shape[i]) != (out.shape[to], wide.shape[to]):
+            raise UnpaddedError("'broadcast_in_dim' repeats a padded dimension")
 
 
 def _reshapes(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:

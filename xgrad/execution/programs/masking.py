@@ -16,6 +16,7 @@ that reads other values than its twin, is an `UnpaddedError`.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -24,9 +25,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...base.jax_compat import jaxprs
+from ...base.jax_compat import CUSTOM_INNER, INNER, jaxprs
 from .mask_rules import ANOTHER, CALLS, CONTROL, ELEMENTWISE, RULES, SIZES, UnpaddedError, padded_dims
 
+# The forms in which numbers are made of sizes: the size of the number, the number of the size; the last is n / (n - 1).
+_FORMS: Any = [
+    (lambda x: x, lambda n: n),
+    (lambda x: 1 / x, lambda n: 1 / n),
+    (lambda x: x / (x - 1), lambda n: n / (n - 1)),
+]
 # Promises about indices that padding may break.
 _PROMISES = {"unique_indices": False, "indices_are_sorted": False}
 
@@ -133,6 +140,10 @@ class Walk:
         params = padded.params
         pairs = [*zip(exact.invars, padded.invars), *zip(exact.outvars, padded.outvars)]
         where = [padded_dims(a.aval, b.aval) for a, b in pairs]
+        if name in ELEMENTWISE and len(exact.outvars) == 1:
+            sizes = [[*zip(a.aval.shape, b.aval.shape)] for a, b in pairs]
+            if any(shape[i] != sizes[-1][i] for dims, shape in zip(where, sizes) for i in dims):
+                raise UnpaddedError(f"'{name}' repeats a padded dimension")
         if name not in ELEMENTWISE and any(where):
             rule = RULES.get(name)
             if rule is None:
@@ -164,22 +175,33 @@ class Walk:
         if old.dtype == new.dtype and old.tobytes() == new.tobytes():
             return padded
         lacks = f"{what} has the number {exact}, which depends on the true size"
-        real = any(jnp.issubdtype(old.dtype, kind) for kind in (jnp.floating, jnp.integer))
-        if not real or not np.isfinite(old) or not np.isfinite(new):
+        floating = jnp.issubdtype(old.dtype, jnp.floating)
+        if not floating and not jnp.issubdtype(old.dtype, jnp.integer):
             raise UnpaddedError(lacks)
+        for size_of, number_of in _FORMS if floating else _FORMS[:1]:
+            with suppress(ZeroDivisionError, OverflowError, ValueError):  # of a number that has not this form
+                sizes = round(size_of(float(old))), round(size_of(float(new)))
+                made = [np.array(number_of(float(size))).astype(old.dtype) for size in sizes]
+                if made[0] == old and made[1] == new and (size := self.size(*sizes)) is not None:
+                    if number_of is not _FORMS[0][1]:
+                        size = size.astype(jnp.promote_types(old.dtype, jnp.float32))
+                    return number_of(size).astype(old.dtype)
+        raise UnpaddedError(lacks)
+
+    def size(self, old: int, new: int) -> Any:
+        """Return a number of elements, computed from the true sizes; None if it is not made of them."""
         ways = []
         for chosen in (c for count in range(len(self.sizes)) for c in combinations(self.sizes, count + 1)):
             n, m = (prod(sizes) for sizes in zip(*chosen))
-            factor = (float(new) - float(old)) / (m - n)
-            whole = float(old) - factor * n, factor
-            right = all(map(float.is_integer, whole)) and np.array(whole[0] + factor * n).astype(old.dtype) == old
-            if right and factor and max(abs(float(old)), *map(abs, whole)) < 1 << 31:
-                ways.append((abs(whole[0]), abs(factor), *map(int, whole), chosen))
+            factor, rest = divmod(new - old, m - n)
+            offset = old - factor * n
+            if factor and not rest and max(map(abs, (old, offset, factor))) < 1 << 31:
+                ways.append((abs(offset), abs(factor), offset, factor, chosen))
         if not ways:
-            raise UnpaddedError(lacks)
+            return None
         *_, offset, factor, chosen = min(ways)  # the simplest one, which other sizes have too
         product = prod(self.true[self.sizes[pair]] for pair in chosen)
-        return (product * np.int32(factor) + np.int32(offset)).astype(new.dtype)
+        return product * np.int32(factor) + np.int32(offset)
 
     def filled(self, x: Any, exact: Any, dims: Sequence[int], value: Any) -> Any:
         """Return an array with a value where these dimensions are padded."""
@@ -193,7 +215,7 @@ class Walk:
 
 def _within(params: dict[str, Any]) -> Any:
     """Return the program that an operation calls."""
-    inner = next(params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params)
+    inner = next(params[key] for key in (INNER, CUSTOM_INNER) if key in params)
     core = jaxprs()
     return inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ())
 
