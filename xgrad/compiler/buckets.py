@@ -12,6 +12,7 @@ on the padding, the program of the true size runs, with a warning that says why.
 
 import inspect
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -64,6 +65,7 @@ class Buckets:
             raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
         self._dynamic, self._sizes = dynamic, sorted(sizes or ())
         self._takes_valid = VALID in self._signature.parameters
+        self._lock = threading.RLock()
         self.reset()
 
     def reset(self) -> None:
@@ -91,7 +93,9 @@ class Buckets:
             return function.run(args, kwargs)
         found = function.find(args, kwargs)
         if found is not None and found[0] not in self._seen:
-            self._share(found[0], bound, size, bucket)
+            with self._lock:  # no thread runs an entry before it is shared
+                if found[0] not in self._seen:
+                    self._share(found[0], bound, size, bucket)
         return function.run(args, kwargs)
 
     def _size(self, arguments: dict[str, Any]) -> int | None:
@@ -125,7 +129,7 @@ class Buckets:
             ours, theirs = entry.program, self._wide(bound, size, bucket).program
             if entry.on_mesh or ours.inputs != theirs.inputs or ours.with_one != theirs.with_one:
                 raise UnpaddedError("it is another program at the padded size")
-            entry.masked = self._masked(ours.closed, theirs.closed, (size, bucket))
+            entry.run_instead(self._masked(ours.closed, theirs.closed, (size, bucket)))
             if ours.backward is not None and theirs.backward is not None:
                 self._share_backward(ours.backward, theirs.backward, (size, bucket))
         except UnpaddedError as error:
@@ -174,13 +178,22 @@ class Buckets:
         if program is None:
             jitted = jax.jit(with_chains(closed), compiler_options=self._options, keep_unused=True)
             program = self._programs.setdefault(key, jitted)
-        more = [[(0, m - n) for n, m in zip(a.shape, b.shape)] if a.shape != b.shape else None for a, b in avals]
-        shapes = [a.shape if a.shape != b.shape else None for a, b in zip(exact.out_avals, padded.out_avals)]
+        padding = {
+            i: [(0, m - n) for n, m in zip(a.shape, b.shape)] for i, (a, b) in enumerate(avals) if a.shape != b.shape
+        }
+        results = zip(exact.out_avals, padded.out_avals)
+        slices = {i: tuple([slice(n) for n in a.shape]) for i, (a, b) in enumerate(results) if a.shape != b.shape}
+        pad = jax.jit(lambda *arrays: [*map(jnp.pad, arrays, padding.values())])
+        cut = jax.jit(lambda *arrays: [x[part] for x, part in zip(arrays, slices.values())])
 
         def run(*operands: Any) -> list[Any]:
-            given = [x if pads is None else jnp.pad(x, pads) for x, pads in zip(operands, more, strict=True)]
-            out = program(true, *given)
-            return [x if shape is None else x[tuple([slice(n) for n in shape])] for x, shape in zip(out, shapes)]
+            given = [*operands]
+            for i, x in zip(padding, pad(*[given[i] for i in padding]) if padding else ()):
+                given[i] = x
+            out = [*program(true, *given)]
+            for i, x in zip(slices, cut(*[out[i] for i in slices]) if slices else ()):
+                out[i] = x
+            return out
 
         return run
 

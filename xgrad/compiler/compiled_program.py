@@ -77,7 +77,7 @@ class Entry:
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
-        self.masked: Any = None  # of `Buckets`: a function of the operands that runs in the program's place
+        self._instead: Any = None  # a function of the operands that runs in the program's place
         self._constants: list | None = None  # on a mesh: operands behind the inputs, on its devices
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
@@ -319,8 +319,8 @@ class Entry:
 
     def _compile(self, operands: list) -> Any:
         """Compile the program; on a mesh, put the operands that are the same in each call on its devices, once."""
-        if self.masked is not None:
-            self._executable = self._run_masked
+        if self._instead is not None:
+            self._executable = self._run_instead
             return self._executable
         executable = self._lowered(operands).compile()
         program = self._traced.program
@@ -335,9 +335,13 @@ class Entry:
             self._straight = straight(self._traced, executable, self._order, constants, self._simple)
         return executable
 
-    def _run_masked(self, *operands: Any) -> Any:
-        """Run the program of a bucket, which donates nothing."""
-        out = self.masked(*operands)
+    def run_instead(self, function: Callable[..., list[Any]]) -> None:
+        """Run a function of the operands in the place of the program, from the first call on; it donates nothing."""
+        Entry.__init__(self, self._traced, False, None)
+        self._instead = function
+
+    def _run_instead(self, *operands: Any) -> Any:
+        out = self._instead(*operands)
         if self.results is None or self._calls_back:
             return out
         self.results.append(out)
