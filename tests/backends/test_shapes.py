@@ -310,6 +310,10 @@ PROGRAMS = {
     ),
     "convolved": lambda x: jax.lax.conv(x[:, None, :2], jnp.ones((2, 1, 2), x.dtype), (1,), "SAME"),
     "rows joined": lambda x: x.reshape(-1).cumsum() / x.size,
+    "columns joined": lambda x: x.T.reshape(-1).cumsum() * jnp.arange(x.size),
+    "columns joined and parted": lambda x: jnp.exp(x.T[None].reshape(-1)).reshape(3, 1, len(x)).cumsum(2),
+    "three dimensions": lambda x: jnp.stack([x.T, 2 * x.T]).reshape(-1, 1)[:, 0].reshape(3, -1).cumsum(1),
+    "columns of two joined": lambda x: (jnp.stack([x.T, 2 * x.T]).reshape(6, -1) + 1).reshape(2, -1).T.cumsum(0),
     "rows joined and parted": lambda x: x.T[None].reshape(3, -1).T.reshape(-1, 1).max(0),
     "random numbers": lambda x: x * jax.random.normal(jax.random.key(0), x.shape),
     "random numbers in a row": lambda x: x * jax.random.uniform(jax.random.key(0), (x.size,)).reshape(x.shape),
@@ -321,7 +325,18 @@ PROGRAMS = {
 OUT = {"out_sharding": None} if "out_sharding" in str(jax.make_jaxpr(jnp.all)(np.ones(2, bool))) else {}
 
 
-ROWS = ("convolved", "rows read", "rows joined", "rows joined and parted", "random numbers", "random numbers in a row")
+ROWS = (
+    "convolved",
+    "rows read",
+    "rows joined",
+    "rows joined and parted",
+    "columns joined",
+    "columns joined and parted",
+    "three dimensions",
+    "columns of two joined",
+    "random numbers",
+    "random numbers in a row",
+)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -417,7 +432,6 @@ def test_numbers_that_are_undefined_in_the_padding_alone_are_no_error():
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x.T.reshape(-1),
         lambda x: jnp.concatenate([x, x]),
         lambda x: x[::-1],
         lambda x: x[1:],

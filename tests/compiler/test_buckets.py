@@ -266,6 +266,34 @@ def test_batch_norm_shares_a_program():
     assert programs(step) == 2  # forward and backward
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_language_model_of_which_batch_or_length_varies(dim):
+    def losses(dynamic):
+        xgrad.manual_seed(0)
+        table = xgrad.nn.Embedding(11, 8)
+        layer = xgrad.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        optimizer = xgrad.optim.SGD([*table.parameters(), *layer.parameters()], lr=0.1)
+
+        @xgrad.compile(dynamic=dynamic)
+        def step(words):
+            optimizer.zero_grad()
+            mask = xgrad.nn.Transformer.generate_square_subsequent_mask(words.shape[1])
+            inside = xgrad.nn.functional.dropout(table(words), 0.1)
+            logits = layer(inside, src_mask=mask, is_causal=True) @ table.weight.t()
+            loss = xgrad.nn.functional.cross_entropy(logits.view(-1, 11), words.view(-1))
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        sizes = [(n, 6) if dim == 0 else (3, n) for n in (5, 7, 5, 6)]
+        return step, [step(xgrad.randint(0, 11, shape)).item() for shape in sizes]
+
+    step, found = losses({"words": dim})
+    np.testing.assert_allclose(found, losses(None)[1], rtol=1e-5)
+    assert programs(step) == 1
+
+
 def test_an_unknown_parameter_is_an_error_at_once():
     with pytest.raises(TypeError, match="dynamic= names no parameter of the function: y"):
         xgrad.compile(lambda x: x, dynamic={"y": 0})

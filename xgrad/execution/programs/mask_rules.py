@@ -6,7 +6,7 @@ operands and results.  It returns other operands, or None for these; or it raise
 
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import jax
@@ -155,19 +155,48 @@ def _broadcasts(walk: Any, exact: Any, padded: Any, given: list[Any], where: lis
             raise UnpaddedError("'broadcast_in_dim' repeats a padded dimension")
 
 
-def _reshapes(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
-    """`reshape`: if dimensions are merged or split, only the first is padded, so that what is true stays in front."""
-    pairs = [
-        [pair for pair in zip(v.aval.shape, w.aval.shape) if pair != (1, 1)]
-        for v, w in ((exact.invars[0], padded.invars[0]), (exact.outvars[0], padded.outvars[0]))
+def _reshapes(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any] | None:
+    """`reshape`: what is true stays in front if of merged or split dimensions the first is padded; else it is moved.
+
+    (2, 3) padded to (2, 4)     a b c .  d e f .     moved to     a b c d  e f . .     (6,) padded to (8,)
+    """
+    shapes = [
+        [*zip(v.aval.shape, w.aval.shape)]
+        for v, w in zip((*exact.invars, *exact.outvars), (*padded.invars, *padded.outvars))
     ]
-    before = [[*accumulate(shape, lambda a, b: (a[0] * b[0], a[1] * b[1]), initial=(1, 1))] for shape in pairs]
-    shared = {*before[0]} & {*before[1]}  # where groups of dimensions with one product begin
-    fits = all(
-        n == m or first in shared for shape, firsts in zip(pairs, before) for (n, m), first in zip(shape, firsts)
-    )
-    if padded.params.get("dimensions") is not None or not fits or (0, 0) in shared:
-        raise UnpaddedError("'reshape' merges or splits a padded dimension")
+    ours, theirs = ([pair for pair in shape if pair != (1, 1)] for shape in shapes)
+    if padded.params.get("dimensions") is not None or (0, 0) in (*ours, *theirs):
+        raise UnpaddedError("'reshape' of an empty array, or in another order")
+    before, after = ([*accumulate(shape, _times, initial=(1, 1))] for shape in (ours, theirs))
+    shared = [product for product in before if product in after]  # where groups of dimensions with one product end
+    x = given[0]
+    for start, end in pairwise(shared):
+        group = ours[before.index(start) : before.index(end)]
+        into = theirs[after.index(start) : after.index(end)]
+        if any(n != m for n, m in (*group[1:], *into[1:])):
+            size = end[1] // start[1]
+            rows = x.reshape(start[1], size, -1)
+            x = jnp.take(rows, _places(walk, group, into, size), axis=1, mode="clip").reshape(x.shape)
+    return [x]
+
+
+def _times(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return a[0] * b[0], a[1] * b[1]
+
+
+def _places(walk: Any, group: list[tuple[int, int]], into: list[tuple[int, int]], size: int) -> Any:
+    """Return the place, in a group of dimensions, of each element of the dimensions into which it is reshaped."""
+    place = lax.iota(jnp.int32, size)
+    true = [[n if n == m else walk.rows(n, m) for n, m in dims] for dims in (group, into)]
+    for parts, whole in (([m for _, m in into], true[1]), (true[0], [m for _, m in group])):
+        indices = []
+        for n in reversed(parts):
+            indices.append(place % n)
+            place = place // n
+        place = jnp.zeros(size, jnp.int32)
+        for n, index in zip(whole, reversed(indices)):
+            place = place * n + index
+    return place
 
 
 def _draws(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
