@@ -15,7 +15,7 @@ which are an operand: programs of other sizes are the same then.  An operation w
 that reads other values than its twin, is an `UnpaddedError`.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import combinations
 from math import prod
@@ -85,7 +85,11 @@ def key_of(value: Any) -> Any:
         return tuple(map(key_of, value))
     if isinstance(value, np.ndarray):
         return value.shape, str(value.dtype), value.tobytes()
-    return value if isinstance(value, Hashable) else str(value)
+    try:
+        hash(value)
+    except TypeError:
+        return str(value)
+    return value
 
 
 class Walk:
