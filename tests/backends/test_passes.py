@@ -7,6 +7,7 @@ import pytest
 
 import xgrad
 from xgrad.backends import passes
+from xgrad.base.jax_compat import jaxprs
 from xgrad.errors import CompiledMismatchError
 
 MODES = ["eager", "lazy"]
@@ -234,3 +235,10 @@ def test_so_many_operations_wait_at_most():
 def test_what_cannot_be_declared_is_said(given):
     with pytest.raises(ValueError, match=f"{next(iter(given))}"):
         xgrad.Backend("chip", **given)
+
+
+def test_a_padded_maximum_of_a_dtype_without_infinity_is_defined():
+    x = jnp.asarray([-1.0, -2.0]).astype(jnp.float8_e4m3fn)
+    closed = passes.tiles(jax.make_jaxpr(lambda x: x.max())(x))
+    (found,) = jaxprs().jaxpr_as_fun(closed)(x)
+    assert float(found) == -1.0

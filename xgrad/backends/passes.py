@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..base.jax_compat import jaxprs
+from ..execution.programs.masking import extreme
 
 __all__ = ["rewrite", "scatter_as_product", "stablehlo", "tiles"]
 
@@ -172,16 +173,7 @@ def _reduction(name: str) -> Rule:
     def rule(params: dict[str, Any], x: Any) -> Any:
         if not x.ndim or not x.size or jnp.issubdtype(x.dtype, jnp.complexfloating):
             return None
-        value = identity
-        if isinstance(identity, str):
-            least = identity == "least"
-            if x.dtype == np.bool_:
-                value = not least
-            elif jnp.issubdtype(x.dtype, jnp.floating):
-                value = -jnp.inf if least else jnp.inf
-            else:
-                value = jnp.iinfo(x.dtype).min if least else jnp.iinfo(x.dtype).max
-        out = reduce.bind(_padded(x, value), **params)
+        out = reduce.bind(_padded(x, extreme(identity, x.dtype)), **params)
         left = [n for i, n in enumerate(x.shape) if i not in params["axes"]]
         return lax.slice(out, [0] * len(left), left)
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..dispatch import tables
 from ..execution.programs.chains import with_chains
-from ..execution.programs.mask_rules import UnpaddedError, padded_dims
+from ..execution.programs.mask_rules import ANOTHER, UnpaddedError, padded_dims
 from ..execution.programs.masking import key_of, masked
 from ..execution.source import line_of, outside
 from ..tensor import Tensor
@@ -128,7 +128,7 @@ class Buckets:
         try:
             ours, theirs = entry.program, self._wide(bound, size, bucket).program
             if entry.on_mesh or ours.inputs != theirs.inputs or ours.with_one != theirs.with_one:
-                raise UnpaddedError("it is another program at the padded size")
+                raise UnpaddedError(ANOTHER)
             entry.run_instead(self._masked(ours.closed, theirs.closed, (size, bucket)))
             if ours.backward is not None and theirs.backward is not None:
                 self._share_backward(ours.backward, theirs.backward, (size, bucket))
@@ -167,7 +167,7 @@ class Buckets:
         """Return a function that pads operands, runs the masked program, and cuts its results."""
         avals = [*zip(exact.in_avals, padded.in_avals, strict=True)]
         if len(exact.out_avals) != len(padded.out_avals):
-            raise UnpaddedError("it is another program at the padded size")
+            raise UnpaddedError(ANOTHER)
         for a, b in avals:
             if a.ndim != b.ndim or any((a.shape[i], b.shape[i]) != sizes for i in padded_dims(a, b)):
                 raise UnpaddedError("an operand has another size")

@@ -336,7 +336,7 @@ class Entry:
         return executable
 
     def run_instead(self, function: Callable[..., list[Any]]) -> None:
-        """Run a function of the operands in the place of the program, from the first call on; it donates nothing."""
+        """Let each call run this function of the operands, which donates nothing, and not the program."""
         Entry.__init__(self, self._traced, False, None)
         self._instead = function
 

@@ -214,7 +214,7 @@ class Walk:
         inside: Any = True
         for i in dims:
             inside &= lax.broadcasted_iota(jnp.int32, x.shape, i) < self.rows(exact.shape[i], x.shape[i])
-        return jnp.where(inside, x, np.asarray(_extreme(value, x.dtype)).astype(x.dtype))
+        return jnp.where(inside, x, np.asarray(extreme(value, x.dtype)).astype(x.dtype))
 
 
 def _within(params: dict[str, Any]) -> Any:
@@ -232,7 +232,7 @@ def _equal(a: Any, b: Any) -> bool:
         return str(a) == str(b)
 
 
-def _extreme(value: Any, dtype: Any) -> Any:
+def extreme(value: Any, dtype: Any) -> Any:
     """Return a number of a dtype: the least or the most one where the value says so."""
     if not isinstance(value, str):
         return value
