@@ -300,7 +300,9 @@ def test_what_reports_ask(torch):
     assert "xgrad" in torch.__config__.show()
     assert torch.profiler.kineto_available() is False
     assert torch._C._get_accelerator().type == "cpu"
-    assert FlopCounterMode(display=False).get_total_flops() == 0
+    counter = FlopCounterMode(display=False)
+    assert counter.get_total_flops() == 0
+    assert counter.get_flop_counts() == {}
     with torch._tensor_str.printoptions(precision=1):
         assert str(torch.tensor([1.26])) == "tensor([1.3])"
     assert str(torch.tensor([1.26])) == "tensor([1.2600])"
