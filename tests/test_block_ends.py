@@ -17,7 +17,7 @@ from xgrad.config import Block, block, narrowing_refused, settings, state
 from xgrad.dispatch.operator_modes import OperatorMode
 from xgrad.execution.runner import runner, suspended, together
 from xgrad.optim.placing import outside_of_trace
-from xgrad.utils import checkpoint
+from xgrad.utils import checkpoint, flop_counter
 
 ROOT = pathlib.Path(xgrad.__file__).parent
 graph, forward_ad, profiler = xgrad.autograd.graph, xgrad.autograd.forward_ad, xgrad.autograd.profiler
@@ -48,6 +48,7 @@ BLOCKS = {
     "OperatorMode": OperatorMode,
     "profile": profiler.profile,
     "emit_nvtx": profiler.emit_nvtx,
+    "FlopCounterMode": lambda: flop_counter.FlopCounterMode(display=False),
     "GraphExecGroup": checkpoint.GraphExecGroup,
     "set_checkpoint_early_stop": lambda: checkpoint.set_checkpoint_early_stop(False),
     "set_checkpoint_debug_enabled": lambda: checkpoint.set_checkpoint_debug_enabled(True),
@@ -67,12 +68,11 @@ OF_PYTHON = {
     "Report": "it counts on",
     "as_torch": "it takes hundreds of modules out of sys.modules",
     "Manager": "files that stay open",
-    "FlopCounterMode": "it cannot be entered",
 }
 # Generator functions that contextlib ends.
 OF_CONTEXTLIB = {
     "cli/launch.py", "cli/conform.py", "execution/programs/archive.py", "interop/orbax.py",
-    "autograd/profiler/__init__.py",
+    "autograd/profiler/__init__.py", "utils/flop_counter.py",
 }  # fmt: skip
 
 

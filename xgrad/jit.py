@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .base.missing import MissingNameError
 from .base.unsupported import unsupported
-from .nn.module import Module as ScriptModule
+from .nn.module import Module
 
 __all__ = [
     "Attribute", "Final", "ScriptFunction", "ScriptModule", "annotate", "export", "fork", "freeze", "ignore",
@@ -25,6 +25,10 @@ _isinstance = isinstance
 
 class ScriptFunction:
     """The class of scripted functions, for `isinstance`: there are none."""
+
+
+class ScriptModule(Module):
+    """A Module, for old code that inherits from it, and for `isinstance`: no other module is one."""
 
 
 def script(obj: Any, *args: Any, **options: Any) -> Any:

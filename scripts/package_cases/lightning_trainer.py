@@ -18,10 +18,11 @@ Shown are how many numbers are compared (losses, sums of gradients' absolute val
 
 
 def lightning_fit() -> list[float]:
-    """Fit a module by lightning's Trainer: validation, checkpoints, schedule, clipping; resume; predict."""
+    """Fit a module by lightning's Trainer: validation, checkpoints, schedule, clipping; resume; predict; summary."""
     import lightning as L
     from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
     from lightning.pytorch.loggers import CSVLogger
+    from lightning.pytorch.utilities.model_summary import ModelSummary
 
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     losses: list[float] = []
@@ -30,6 +31,7 @@ def lightning_fit() -> list[float]:
         def __init__(self, width: int = 8) -> None:
             super().__init__()
             self.save_hyperparameters()
+            self.example_input_array = torch.zeros(2, 6)
             self.net = filled(nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3)))
 
         def forward(self, x: Any) -> Any:
@@ -78,10 +80,11 @@ def lightning_fit() -> list[float]:
         bf16 = L.Trainer(max_epochs=1, precision="bf16-mixed", logger=False, enable_checkpointing=False, **options)
         bf16.fit(Small(), loader)
         found.append(float(bf16.callback_metrics["train_epoch"]))
+        found.append(ModelSummary(loaded, max_depth=-1).total_flops)
     return found
 
 
 CASES = {
-    "Trainer.fit, resumed, predict, validate, bf16-mixed": lightning_fit,
+    "Trainer.fit, resumed, predict, validate, bf16-mixed, summary": lightning_fit,
 }
 measured = numbers_of(CASES)

@@ -108,7 +108,7 @@ def evaluate_with_hooks(task: GraphTask, node: Node, inputs: list[Any], needs: i
 def evaluate_watched(task: GraphTask, node: Node, inputs: list[Any], needs: int) -> Any:
     """Evaluate a node while the log, the profiler or anomaly mode observes the run."""
     anomaly.tell(node, inputs)
-    with nullcontext() if state.recorder is None else state.recorder.node(node, inputs):
+    with nullcontext() if state.recorder is None else state.recorder.node(node, inputs, needs):
         results = evaluate_with_hooks(task, node, inputs, needs)
     if state.anomaly and state.anomaly_check_nan and node.next_edges:
         if not task.keep_graph:

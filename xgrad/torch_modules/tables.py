@@ -156,10 +156,6 @@ REFUSED |= {
         "it times calls, and JAX runs ahead of them",
         "Use timeit on a call that reads its result, x.sum().item().",
     ),
-    "utils.flop_counter": (
-        "operators do not count their work here",
-        "Ask XLA: xgrad.compile(f).cost_analysis(x).",
-    ),
     "nn.attention.flex_attention": (
         "it makes kernels of Python functions",
         "Use nn.functional.scaled_dot_product_attention, with what score_mod adds as attn_mask.",
@@ -192,6 +188,8 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("", "LongStorage"): "tensor:Size",
     ("", "Storage"): ":TypedStorage",
     ("", "ops"): "torch_modules.aten:OPS",
+    ("", "ScriptModule"): "jit:ScriptModule",
+    ("", "ScriptFunction"): "jit:ScriptFunction",
     ("", "classes"): "torch_modules.aten:NOTHING",
     ("utils.data.dataloader", "_BaseDataLoaderIter"): "utils.data.dataloader:_LoaderIterator",
     ("utils.data.dataloader", "_MultiProcessingDataLoaderIter"): "utils.data.dataloader:_ThreadIterator",
@@ -200,7 +198,6 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("_tensor_str", "_str_intern"): "tensor_methods.printing:format_tensor",
     ("_tensor_str", "_tensor_str"): "tensor_methods.printing:contents",
     ("_tensor_str", "printoptions"): "tensor_methods.printing:printoptions",
-    ("utils.flop_counter", "FlopCounterMode"): "torch_modules.torch_attributes:FlopCounterMode",
     ("profiler", "kineto_available"): "autograd.torch_c_names:kineto_available",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_sample_dirichlet"): "distributions.gamma:sample_dirichlet",

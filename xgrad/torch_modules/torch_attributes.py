@@ -17,7 +17,6 @@ from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..nn.conversion import parsed
 from ..tensor import Tensor
-from .tables import REFUSED
 
 
 class TorchVersion(str):
@@ -271,25 +270,6 @@ class DispatchKeySet:
 
     def __bool__(self) -> bool:
         return False
-
-
-class FlopCounterMode:
-    """Counts nothing: it can be made, as reports do in case that they count, and raises when it is entered."""
-
-    def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None: ...
-
-    def __enter__(self) -> "FlopCounterMode":
-        return refused("utils.flop_counter", "FlopCounterMode", REFUSED["utils.flop_counter"])()
-
-    def __exit__(self, *error: Any) -> None: ...
-
-    def get_total_flops(self) -> int:
-        """Return 0."""
-        return 0
-
-    def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """Return no modules."""
-        return {}
 
 
 class required:

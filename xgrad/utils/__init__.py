@@ -1,4 +1,4 @@
-"""xgrad.utils: checkpoints of activations, DLPack, data loading, TensorBoard, for users (PyTorch: torch.utils)."""
+"""xgrad.utils: checkpoints of activations, counts of FLOPs, DLPack, data loading, TensorBoard (torch.utils)."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,12 @@ from . import dlpack as dlpack
 
 if TYPE_CHECKING:
     from . import data as data
+    from . import flop_counter as flop_counter
     from . import tensorboard as tensorboard
 
-_MODULES = ("data", "tensorboard")  # loaded at their first use
+_MODULES = ("data", "flop_counter", "tensorboard")  # loaded at their first use
 
-__all__ = ["checkpoint", "data", "dlpack", "swap_tensors", "tensorboard"]
+__all__ = ["checkpoint", "data", "dlpack", "flop_counter", "swap_tensors", "tensorboard"]
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:

@@ -32,7 +32,7 @@ from .events import EventList, FunctionEvent, FunctionEventAvg, Interval
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "profile", "record_function"]
 
 
-class _Recorder(OperatorMode):
+class Recorder(OperatorMode):
     """A `with` block that records operators, views, nodes and ranges; nested ones all record."""
 
     whole = True
@@ -62,10 +62,12 @@ class _Recorder(OperatorMode):
         """Record that an event is over, and the sequence number of its node, -1 for none."""
 
     @contextmanager
-    def _span(self, name: str, number: int, inputs: Iterable, kind: str, made: Callable = int) -> Iterator[list]:
+    def _span(
+        self, name: str, number: int, inputs: Iterable, kind: str, made: Callable = int, needs: int = -1
+    ) -> Iterator[list]:
         """Record a block under the expected sequence number; `made(first item of the yielded list)` is the true one.
 
-        `made` is `int` if they are the same.
+        `made` is `int` if they are the same.  `needs`: a mask of the gradients that a node computes, -1 for all.
         """
         shown = name if number < 0 else f"{name}, seq = {number}"
         if self.record_shapes and kind != "range":
@@ -81,7 +83,7 @@ class _Recorder(OperatorMode):
     # An operator mode's methods: each calls the mode around this one.
 
     def run(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
-        with self._span(self._library + public_name(op), _foreseen(args), args, "forward", _number_of) as box:
+        with self._span(self._library + public_name(op), _foreseen(args), args, "forward", number_of) as box:
             box.append(out := super().run(op, args, statics))
         return out
 
@@ -89,28 +91,30 @@ class _Recorder(OperatorMode):
         number = _foreseen(args)
         if number >= 0 and isinstance(args[0], Tensor) and args[0]._view is not None:
             number += 1  # a CopySlices comes first: the operator's own node is inside of it
-        with self._span(f"{self._library}{public_name(op)}_", number, args, "forward", _number_of_write) as box:
+        with self._span(f"{self._library}{public_name(op)}_", number, args, "forward", number_of_write) as box:
             box.append(out := super().write(op, args, statics))
         return out
 
     def see(self, name: str, tensor: Any, make: Callable[..., Any]) -> Any:
-        with self._span(self._library + name, _foreseen((tensor,)), (tensor,), "forward", _number_of) as box:
+        with self._span(self._library + name, _foreseen((tensor,)), (tensor,), "forward", number_of) as box:
             out = super().see(name, tensor, make)
             if out is not None:
                 box.append(out)
         return out
 
-    def _everywhere(self, name: str, number: int, inputs: Iterable, kind: str) -> AbstractContextManager:
+    def _everywhere(
+        self, name: str, number: int, inputs: Iterable, kind: str, needs: int = -1
+    ) -> AbstractContextManager:
         stack, recorder = ExitStack(), self
         while recorder is not None:
-            stack.enter_context(recorder._span(name, number, inputs, kind))
+            stack.enter_context(recorder._span(name, number, inputs, kind, needs=needs))
             recorder = recorder._around
         return stack
 
-    def node(self, node: Node, inputs: list[Any]) -> AbstractContextManager[Any]:
+    def node(self, node: Node, inputs: list[Any], needs: int) -> AbstractContextManager[Any]:
         """Return the block in which the engine evaluates `node`, with its hooks."""
-        number = node.sequence_nr
-        return self._everywhere(node.name(), -1 if number == MAX_SEQUENCE_NR else int(number), inputs, "backward")
+        number = -1 if node.sequence_nr == MAX_SEQUENCE_NR else int(node.sequence_nr)
+        return self._everywhere(node.name(), number, inputs, "backward", needs)
 
     def block(self, name: str, args: str | None) -> AbstractContextManager[Any]:
         """Return a block that the user named."""
@@ -129,7 +133,7 @@ def _foreseen(args: Iterable) -> int:
     return state.sequence_nr()
 
 
-def _number_of(out: Any) -> int:
+def number_of(out: Any) -> int:
     """Return the sequence number of the node that recorded a result."""
     for result in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(result, Tensor) and result._grad_fn is not None:
@@ -137,17 +141,17 @@ def _number_of(out: Any) -> int:
     return -1
 
 
-def _number_of_write(out: Any) -> int:
+def number_of_write(out: Any) -> int:
     if not (state.grad_enabled and isinstance(out, Tensor) and out.requires_grad):
         return -1
-    return _number_of(out if out._view is None else out._view.base)
+    return number_of(out if out._view is None else out._view.base)
 
 
 def _shapes(inputs: Iterable) -> list[list[int]]:
     return [list(a.shape) if hasattr(a, "shape") else [] for a in inputs]
 
 
-class emit_nvtx(_Recorder):
+class emit_nvtx(Recorder):
     """Within the block, name each operator and each node for JAX's profiler, as "mul, seq = 12".
 
     The node that an operator makes, and that backward runs, has the same number: "MulBackward0, seq = 12".  Look at
@@ -173,7 +177,7 @@ class emit_nvtx(_Recorder):
         self.enabled, self.record_shapes = enabled, record_shapes
 
 
-class profile(_Recorder):
+class profile(Recorder):
     """Within the block, count operators, views, nodes of backward and named ranges, and take the host's time of each.
 
     Operators have PyTorch's names for them ("aten::mul", "aten::add_"), and nodes theirs ("MulBackward0"): one event
