@@ -1,5 +1,6 @@
 """Buffers that a compiled function replaces are used up where nobody else holds them, and nowhere else."""
 
+import re
 import threading
 
 import jax
@@ -320,3 +321,24 @@ def test_a_thread_traces_while_another_works_on_other_tensors():
 def test_a_thread_traces_while_another_works_on_the_same_tensors():
     w = leaf(xgrad, 3)
     assert not traced_beside(w, w)
+
+
+def test_results_take_the_memory_of_the_operands_that_they_replace():
+    # JAX pairs donated operands with results of their shape in order: in another order XLA copies what is read later.
+    net = xgrad.nn.Sequential(xgrad.nn.Linear(8, 8), xgrad.nn.BatchNorm1d(8), xgrad.nn.Linear(8, 8))
+    optimizer = xgrad.optim.AdamW(net.parameters())
+
+    @xgrad.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = (net(x) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    x = xgrad.ones(4, 8)
+    step(x)
+    header = step.as_text(x).partition("entry_computation")[0]
+    pairs = re.findall(r"\{(\d+)\}: \((\d+), \{\}, m\w+-alias\)", header)
+    assert len(pairs) == 4 * len(list(net.parameters())) + 3  # with two averages, a step; the buffers
+    assert all(result == operand for result, operand in pairs)

@@ -1,5 +1,7 @@
 """A step lazily, compiled, recorded, with tensors as hyperparameters, on views, and broken off."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -193,3 +195,24 @@ def test_a_frozen_view_keeps_its_gradient_in_a_compiled_step(grad):
             step()
         found.append(p.numpy())
     np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def test_equal_parameters_are_updated_by_equal_kernels():
+    # XLA compiles equal kernels once: a step of many parameters of few shapes must not number them.
+    def kinds(count):
+        params = [xgrad.ones(16, requires_grad=True) for _ in range(count)]
+        optimizer = xgrad.optim.AdamW(params)
+
+        @xgrad.compile
+        def step():
+            optimizer.zero_grad()
+            sum((p * p).sum() for p in params).backward()
+            optimizer.step()
+
+        step()
+        kernels = re.findall(r"\n%\w+[\w.]* \([^)]*\) -> [^{]*(\{.*?\n\})", step.as_text(), re.DOTALL)
+        return {re.sub(r"%[\w.]+|, metadata=\{[^}]*\}", "", body) for body in kernels}
+
+    few, many = kinds(6), kinds(12)
+    assert few
+    assert len(many) <= len(few) + 2

@@ -103,6 +103,13 @@ class Outputs:
             counter = reached.now.get("_version_counter")
             if counter is not None:
                 trace.owners.setdefault(id(counter), reached)
+        # The first results, in the order that `split` gives to the operands that they replace: JAX hands the memory of
+        # donated operands to results of their shape, first to first, and XLA copies what is read after that.
+        self._written: dict[int, int] = {}
+        for reached in trace.reached:
+            storage = reached.storage
+            if storage._array is not reached.root.tracer and id(storage) not in self._written:
+                self._written[id(storage)] = self.array(storage._array)
 
     def array(self, array: Any) -> int:
         """Add an array to the program's results, and return its number."""
@@ -226,7 +233,10 @@ class Outputs:
             self._check(reached)
             if storage._array is not reached.root.tracer and id(storage) not in written:
                 written.add(id(storage))
-                found.writes.append((i, self.array(storage._array), reached.root.number))
+                number = self._written.get(id(storage))
+                if number is None or self.arrays[number] is not storage._array:
+                    number = self.array(storage._array)
+                found.writes.append((i, number, reached.root.number))
             self._count(reached, found, written)
             if now.get("_storage") is not storage:
                 found.data.append((i, self.reference(_data_of(now))))

@@ -107,10 +107,11 @@ class Program(NamedTuple):
         return jax.jit(jaxpr_as_fun(ClosedJaxpr(part, self.closed.consts))), [numbers[v] for v in invars]
 
 
-def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Program:
+def split(traced: ClosedJaxpr, count: int, arriving: list[int | None], written: list[int]) -> Program:
     """Split the traced equations into a forward program, with the first `count` results, and a backward program.
 
-    `arriving`: the numbers of the arriving gradients, None for a result without a backward.
+    `arriving`: the numbers of the arriving gradients, None for a result without a backward.  `written`: the numbers of
+    the roots that are written, in the order of the results that replace them, which their operands get too.
     """
     jaxpr, consts = traced.jaxpr, traced.consts
     inputs: dict[Any, int] = {}  # variable: number
@@ -143,6 +144,8 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
         second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, arrays, {}, None)
     used = _used(forward, outvars)
     taken = [variable for variable in used if variable in inputs]
+    order = {number: place for place, number in enumerate(written)}
+    taken.sort(key=lambda variable: order.get(inputs[variable], len(order)))
     with_one = one in used
     closed, arrays = _closed(jaxpr, known, [*taken, one] if with_one else taken, forward, outvars)
     return Program(closed, [inputs[v] for v in taken], with_one, arrays, second)

@@ -149,7 +149,7 @@ class _Tracing:
         *self.guards, self.function_guard = *self.around.guards, self.around.root
         if any(isinstance(const, Tracer) for const in jaxpr.consts):
             raise Inline
-        program = split(jaxpr, self.count, self.arriving)
+        program = split(jaxpr, self.count, self.arriving, [root for _, _, root in self.effects.writes])
         places = Places(self.trace)
         places.effects(self.effects, self.outputs.recipes)
         places.results(self.placed, self.outputs.reference, self.outputs.recipes)

@@ -261,20 +261,20 @@ def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[An
         return [jnp.where(skip, old, value) for old, value in zip(itertools.chain(*own), new, strict=True)]
     rule, options = form.rule, SimpleNamespace(**dict(form.options))
     h = derived(rule, form.numbers, form.tensors, operands)
-    counts = {name: jnp.stack([o[1 + k] for o in own]) for k, name in enumerate(rule.counts)}
-    scalars, counts = rule.coefficients(h, counts, options)
     results = []
-    for i, ((p, *rest), grad) in enumerate(zip(own, grads, strict=True)):
+    for (p, *rest), grad in zip(own, grads, strict=True):
         arrays = rest[len(rule.counts) :]
         kind = _real_dtype(p.dtype)
-        c = SimpleNamespace(**{name: jnp.asarray(_item(value, i), kind) for name, value in scalars.items()})
+        # Each parameter's own, because XLA compiles equal kernels once: items of one array would make each another.
+        scalars, counts = rule.coefficients(h, dict(zip(rule.counts, rest)), options)
+        c = SimpleNamespace(**{name: jnp.asarray(value, kind) for name, value in scalars.items()})
         g = _wide(grad if grad.dtype == p.dtype else grad.astype(p.dtype))
         if getattr(options, "maximize", False):
             g = -g
         s = {name: _wide(a) for name, a in zip(form.arrays, arrays)}
         new, s = _updated(rule, _wide(p), g, s, c, options)
         results.append(_narrow(new, p))
-        results += [counts[name][i].astype(o.dtype) for name, o in zip(rule.counts, rest)]
+        results += [counts[name].astype(o.dtype) for name, o in zip(rule.counts, rest)]
         results += [_narrow(s[name], a) for name, a in zip(form.arrays, arrays)]
     return results
 
@@ -313,10 +313,6 @@ def of_another_shape(name: str, p: Any, s: dict[str, Any]) -> RuntimeError:
         "state of another parameter (load_state_dict matches parameters by their order), or the parameter's shape was "
         "changed"
     )
-
-
-def _item(value: Any, i: int) -> Any:
-    return value[i] if jnp.ndim(value) else value
 
 
 def _real_dtype(dtype: Any) -> Any:

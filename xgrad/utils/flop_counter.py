@@ -41,8 +41,8 @@ class FlopCounterMode(Recorder):
     modules of the forward; so does what a checkpoint computes again.  A compiled function counts when it is traced.
 
     `depth`: how deep the table shows modules, None for all.  `display`: print the table at the end.  `mods`: ignored.
-    `custom_mapping` is refused: an operator's work is read from its JAX function.  A counter that is entered again begins
-    anew; raises `RuntimeError` when it is entered within itself.
+    `custom_mapping` is refused: an operator's work is read from its JAX function.  A counter that is entered again
+    begins anew; raises `RuntimeError` when it is entered within itself.
 
     PyTorch counts by the operators that it runs (`aten.addmm`); here a linear layer is one, "aten.linear", and its
     backward is "aten.linear_backward".  Sums agree, except that PyTorch has no count of some operators (products of
