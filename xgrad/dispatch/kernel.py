@@ -46,6 +46,7 @@ class Kernel:
         "operator",
         "outputs",
         "overloads",
+        "own",
         "plans",
         "program",
         "ran",
@@ -67,9 +68,13 @@ class Kernel:
             self.function = in_single(self.function)
         if operator.wide_gradients:
             self.reference = in_single(self.reference)
+        # True if it runs no code of a user's: neither a backend's lowering nor a function among its arguments.
+        self.own: bool = operator.is_of_package and not any(callable(v) and not isinstance(v, type) for v in statics)
         ran = self.function if operator.overflows is None else telling(operator, self.function, self.statics)
         self.program: Program = (
-            jit_checked(ran, self, converts=operator.converts, lazy=operator.lazy and not _placed(statics))
+            jit_checked(
+                ran, self, converts=operator.converts, own=self.own, lazy=operator.lazy and not _placed(statics)
+            )
             if operator.jit
             else Immediate(checked(self.function, self))
         )
@@ -145,7 +150,9 @@ class Kernel:
             else:
                 placed = where is not None
                 program = (
-                    jit_placed(self.written, where) if placed else jit_checked(self.written, self, keep_unused=True)
+                    jit_placed(self.written, where)
+                    if placed
+                    else jit_checked(self.written, self, keep_unused=True, own=self.own)
                 )
                 program.label, program.operator = f"{self.operator.name}_", self.operator.name
             self._writes[key] = program

@@ -43,12 +43,15 @@ def _kinds(of: Iterable[Any]) -> set[type[Any]]:
 
 
 class MultiWrite:
-    """The programs of `function(written, read)`: two lists of arrays; it returns new values for those in `written`."""
+    """The programs of `function(written, read)`: two lists of arrays; it returns new values for those in `written`.
+
+    `own`: see `limits.checked`.
+    """
 
     name: str
 
-    def __init__(self, function: Callable[[list[Any], list[Any]], Sequence[Any]], name: str) -> None:
-        self._function, self.name = function, name
+    def __init__(self, function: Callable[[list[Any], list[Any]], Sequence[Any]], name: str, own: bool = False) -> None:
+        self._function, self.name, self._own = function, name, own
         self._placed: dict[Any, Donating] = {}  # by the shardings of what is written; None for one device
         self._flat: dict[int, Program] = {}  # over flat operands, by the number of tensors
         self._usual: Any = None  # the program for one device, once there is one
@@ -103,7 +106,7 @@ class MultiWrite:
                 return tuple(function(list(values[:count]), list(values[count:])))
 
             flat.__name__ = self.name
-            program = self._flat[count] = jit_checked(flat)
+            program = self._flat[count] = jit_checked(flat, own=self._own)
         return program
 
     def _donating(self, tensors: Sequence[Tensor]) -> "Donating":

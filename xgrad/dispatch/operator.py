@@ -8,12 +8,15 @@ A kernel binds static arguments (kernel.py), a plan says what is saved and compu
 """
 
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
 from ..tensor import Tensor
 from .argument_kinds import kinds_of
 from .dependence import DIFFERENTIATED, MASKED
+
+_OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops", "")
 
 
 class Operator:
@@ -84,6 +87,11 @@ class Operator:
         positional = function.__defaults__ or ()
         self.defaults.update(zip(self.parameters[n - len(positional) :], positional, strict=True))
         self.kinds: dict[str, str] = kinds_of(name, self.static_names, self.defaults)
+
+    @property
+    def is_of_package(self) -> bool:
+        """True if a file of ops/ defines the function that runs, and its derivative is of that."""
+        return self.reference is None and inspect.unwrap(self.function).__code__.co_filename.startswith(_OPS)
 
     def derivative(self, /, **formulas: Callable[..., Any]) -> None:
         """Give formulas for arguments (or `all`).  The `/` leaves the name `self` free for a formula."""

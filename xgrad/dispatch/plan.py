@@ -23,6 +23,7 @@ class Bound(Protocol):
     statics: dict[str, Any]
     reference: Callable[..., Any]
     node_class: type[Any]
+    own: bool
 
     @property
     def operator(self) -> Operator: ...
@@ -131,7 +132,9 @@ class Plan:
         if program is None:
             *made_for, donate = key
             facts = self.kernel, made_for
-            program = self.programs[key] = jit_checked(self.backward(*made_for), facts, donate=donate)
+            program = self.programs[key] = jit_checked(
+                self.backward(*made_for), facts, donate=donate, own=self.kernel.own
+            )
             program.label, program.operator = self.kernel.node_class.__name__, self.kernel.operator.name
         return program
 

@@ -249,7 +249,7 @@ def _together(form: _Form, count: int) -> MultiWrite:
         return _step(form, own, read[others:], read[:others])
 
     optimizer_step.__name__ = f"{rule.name}_step"
-    return MultiWrite(optimizer_step, f"{rule.name}_step")
+    return MultiWrite(optimizer_step, f"{rule.name}_step", own=rule.update.__module__.startswith("xgrad.optim."))
 
 
 def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[Any]) -> list[Any]:

@@ -66,6 +66,8 @@ class Frames:
             if kind_of_file(frame.f_code.co_filename) != IGNORED:  # nearly all frames of a trace are JAX's
                 see(frame, event, arg)
 
+        if not callable(self._previous):
+            seen.may_pause = True  # pyright: ignore[reportFunctionMemberAccess] - limits.py asks
         sys.setprofile(seen)
 
     def unwatch(self) -> None:

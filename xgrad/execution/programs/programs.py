@@ -135,13 +135,14 @@ def jit_checked(
     donate: bool = False,
     keep_unused: bool = False,
     converts: bool = False,
+    own: bool = False,
     lazy: bool = True,
 ) -> Program:
     """Return `function` as a program; with `donate` the result is in the first argument's memory.
 
-    `facts`, `converts`: see `limits.checked`.  `lazy`: False if it runs at once in a lazy block too.
+    `facts`, `converts`, `own`: see `limits.checked`.  `lazy`: False if it runs at once in a lazy block too.
     """
-    function = checked(function, facts, converts=converts)
+    function = checked(function, facts, converts=converts, own=own)
     return (Program if lazy else AtOnce)(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
 
 

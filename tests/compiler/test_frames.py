@@ -1,0 +1,95 @@
+"""A trace sees the frames of users' code, wherever it runs, and passes over operators that run none."""
+
+import sys
+
+import jax.numpy as jnp
+import pytest
+
+import xgrad
+from xgrad.dispatch.kernel import kernel_of
+from xgrad.dispatch.operator import Operator
+from xgrad.dispatch.tables import OPERATORS
+
+FACTOR = {"by": 2.0}
+
+
+@xgrad.from_jax
+def scaled(x):
+    return x * FACTOR["by"]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_what_a_users_operator_reads_is_guarded(grad, monkeypatch):
+    def run(x):
+        if not grad:
+            return scaled(x)
+        leaf = x.detach().requires_grad_()
+        (scaled(leaf) * leaf).sum().backward()
+        return leaf.grad / 2
+
+    step, x = xgrad.compile(run), xgrad.ones(3, dtype=xgrad.float64)
+    assert step(x).tolist() == [2.0] * 3
+    monkeypatch.setitem(FACTOR, "by", 5.0)
+    assert step(x).tolist() == run(x).tolist()
+
+
+def test_functions_of_control_flow_are_seen(monkeypatch):
+    def run(x):
+        return xgrad.cond(x.sum() > 0, lambda y: y * FACTOR["by"], lambda y: y + 1, (x,))
+
+    step, x = xgrad.compile(run), xgrad.ones(3, dtype=xgrad.float64)
+    assert step(x).tolist() == [2.0] * 3
+    monkeypatch.setitem(FACTOR, "by", 5.0)
+    assert step(x).tolist() == [5.0] * 3
+
+
+def test_only_operators_of_the_package_are_own():
+    assert kernel_of(OPERATORS["relu"], ()).own
+    assert not kernel_of(Operator("scaled", lambda x: x * FACTOR["by"]), ()).own
+    own = [name for name, op in OPERATORS.items() if op.is_of_package]
+    assert len(own) > 300
+
+
+def test_frames_are_seen_again_after_an_operator_that_fails(monkeypatch):
+    def helper(x):
+        return x * FACTOR["by"]
+
+    def run(x):
+        try:
+            xgrad.mm(x, x)
+        except RuntimeError:
+            return helper(x)
+
+    step, x = xgrad.compile(run), xgrad.ones(2, 3, dtype=xgrad.float64)
+    assert step(x)[0].tolist() == [2.0] * 3
+    monkeypatch.setitem(FACTOR, "by", 5.0)
+    assert step(x)[0].tolist() == [5.0] * 3
+
+
+def test_operators_are_traced_without_a_profile_and_users_profiles_see_all():
+    seen, events = [], []
+    op = OPERATORS["relu"]
+    before, function = dict(op.kernels), op.function
+
+    def watching(x):
+        seen.append(sys.getprofile())
+        return function(x)
+
+    watching.__code__ = watching.__code__.replace(co_filename=function.__code__.co_filename)
+    try:
+        op.function = watching
+        op.kernels.clear()
+        xgrad.compile(lambda x: x.relu())(xgrad.ones(5, dtype=xgrad.float64))
+        assert seen == [None]
+        op.kernels.clear()
+        sys.setprofile(lambda frame, event, arg: events.append(frame.f_code.co_name))
+        try:
+            xgrad.compile(lambda x: x.relu())(xgrad.ones(5, dtype=xgrad.float64))
+        finally:
+            sys.setprofile(None)
+        assert seen[1] is not None
+    finally:
+        op.function = function
+        op.kernels.clear()
+        op.kernels.update(before)
+    assert jnp.ones(1).sum() == 1  # JAX is as it was
