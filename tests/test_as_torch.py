@@ -193,6 +193,7 @@ def test_what_is_not_there_can_be_imported_and_raises_at_use(torch):
         Mine()
     with pytest.raises(NotImplementedError, match=r"xgrad.hub.load is not supported.*xgrad\.load"):
         torch.hub.load("a", "b")
+    assert list(torch.hub.tqdm([1, 2], disable=True)) == [1, 2]
     with pytest.raises(NotImplementedError, match="multiprocessing"):
         mp.spawn(print)
     with pytest.raises(NotImplementedError, match="streams"):

@@ -93,3 +93,9 @@ def test_index_of_the_cpu_is_none():
         assert T.device("cpu").index is None
         assert T.ones(1).device.index is None
         assert repr(T.device("cpu")) == "device(type='cpu')"
+
+
+def test_removed_names_say_what_to_use():
+    for name in ("symeig", "lstsq", "solve"):
+        with pytest.raises(AttributeError, match=r"Use xgrad\.linalg\."):
+            getattr(xgrad, name)

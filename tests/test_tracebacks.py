@@ -90,3 +90,9 @@ def test_a_switch_of_jax_shows_all_frames():
 def test_a_fault_of_xgrads_own_shows_all_frames(monkeypatch):
     monkeypatch.setattr("xgrad.dispatch.call.blank", lambda kind: kind.no_such_name)
     assert frames_of(lambda: X.sin()) == [True, True, False, False, True]
+
+
+def test_errors_of_users_have_no_note_of_jax():
+    with pytest.raises(RuntimeError) as raised:
+        xgrad.ones(4, 16) + xgrad.ones(3)
+    assert not any("JAX" in note for note in getattr(raised.value, "__notes__", ()))

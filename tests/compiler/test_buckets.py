@@ -61,6 +61,10 @@ PADDING_SHOWS = {  # in what padding with zeros would show, in one of these two:
     "unrolled": lambda x: sum(row.sum() for row in x),
     "gathered": lambda x: x[xgrad.arange(len(x) - 1)],
     "scaled": lambda x: x / len(x) ** 0.5,
+    "last row, by a list": lambda x: x[[-1]] * 2,
+    "rows, by a list": lambda x: x[[0, -2, 1]] * 2,
+    "by a tensor": lambda x: x[xgrad.tensor([1, -1])],
+    "taken": lambda x: x.index_select(0, xgrad.tensor([0, 1])) + x.take_along_dim(xgrad.tensor([[1, 0, 1]]), 0),
 }
 
 
@@ -89,6 +93,47 @@ def test_no_value_depends_on_the_padding(name, dtype):
         np.testing.assert_allclose(
             found.float().numpy(), wanted.float().numpy(), rtol=1e-5 if dtype.itemsize > 2 else 2e-2
         )
+
+
+def test_single_rows_of_a_padded_dimension_share_a_program():
+    # As the last word of a GPT's text is read: x[:, [-1], :].
+    @xgrad.compile(dynamic={"x": 1})
+    def step(x):
+        leaf = x.detach().requires_grad_()
+        out = leaf[:, [-1], :].exp() + leaf[:, [0, -2], :].sum()
+        out.sum().backward()
+        return out.detach(), leaf.grad
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (5, 6, 7, 8):
+            x = xgrad.arange(2.0 * n * 3).reshape(2, n, 3) / 9
+            leaf = x.clone().requires_grad_()
+            out = leaf[:, [-1], :].exp() + leaf[:, [0, -2], :].sum()
+            out.sum().backward()
+            found, grad = step(x)
+            np.testing.assert_allclose(found.numpy(), out.detach().numpy(), rtol=1e-5)
+            np.testing.assert_allclose(grad.numpy(), leaf.grad.numpy(), rtol=1e-5)
+    assert programs(step) == 1
+
+
+@pytest.mark.parametrize("mode", ["fill", "clip"])
+def test_indices_beyond_the_true_size_are_treated_as_there(mode):
+    @xgrad.from_jax
+    def read(x, at):
+        return x.at[at].get(mode=mode)
+
+    @xgrad.from_jax
+    def add(x, at):
+        return (x * 0).at[at].add(1.0, mode=mode)
+
+    step = xgrad.compile(lambda x, at: (read(x, at), add(x, at)), dynamic={"x": 0})
+    at = xgrad.tensor([0, 2, 4, 6, 9])
+    for n in (5, 6, 3, 8):
+        x = xgrad.arange(float(n)) + 1
+        for ours, theirs in zip(step(x, at), (read(x, at), add(x, at)), strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    assert programs(step) == 2
 
 
 def test_what_cannot_be_padded_is_told_once_unless_it_is_not_asked_for():
@@ -295,5 +340,7 @@ def test_a_language_model_of_which_batch_or_length_varies(dim):
 
 
 def test_an_unknown_parameter_is_an_error_at_once():
+    with pytest.raises(TypeError, match="dynamic= names no parameter of the function: 0"):
+        xgrad.compile(lambda x: x, dynamic={0: 1})  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="dynamic= names no parameter of the function: y"):
         xgrad.compile(lambda x: x, dynamic={"y": 0})

@@ -269,3 +269,18 @@ def test_variable_refuses():
             assert x.volatile is False
         with pytest.warns(UserWarning, match="volatile was removed"):
             assert T.autograd.Variable(T.ones(1), volatile=True).tolist() == [1.0]
+
+
+def test_types_of_gpus_tensors_make_none_elsewhere():
+    if xgrad.cuda.is_available():
+        assert xgrad.cuda.FloatTensor([1.0]).is_cuda
+        return
+    with pytest.raises(TypeError, match="not available"):
+        xgrad.cuda.FloatTensor(2, 2)
+    for kind in (xgrad.cuda.IntTensor, "torch.cuda.IntTensor"):
+        with pytest.raises(RuntimeError, match="cuda"):
+            xgrad.ones(2).type(kind)
+    assert not isinstance(xgrad.ones(2), xgrad.cuda.FloatTensor)
+    assert xgrad.cuda.FloatTensor.is_cuda
+    with pytest.raises(TypeError, match="default type"):
+        xgrad.set_default_tensor_type(xgrad.cuda.FloatTensor)

@@ -124,3 +124,9 @@ def test_conv_tbc_refuses_what_does_not_fit(shapes, text):
     for library in (torch, xgrad):
         with pytest.raises(RuntimeError, match=text):
             library.conv_tbc(*(library.ones(s) for s in shapes))
+
+
+def test_a_kernel_without_results_is_refused():
+    for t in (xgrad, torch):
+        with pytest.raises(RuntimeError, match="expected weight to be at least 1 at dimension 0"):
+            t.nn.functional.conv2d(t.ones(2, 16, 8, 8), t.ones(0, 16, 1, 1))

@@ -180,6 +180,13 @@ def test_lstsq_is_differentiable():
     agree(lambda lib, x, b: tuple(lib.linalg.lstsq(x, b, driver="gels")[:2]), TALL, numbers(4, 2), order=1)
 
 
+def test_lstsq_by_gels_refuses_a_deficient_rank():
+    a, b = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]], [[1.0], [1.0], [1.0]]
+    for t in (xgrad, torch):
+        with pytest.raises(t.linalg.LinAlgError, match="full rank"):
+            t.linalg.lstsq(t.tensor(a), t.tensor(b), driver="gels")
+
+
 def test_lstsq_of_deficient_rank_is_the_least_solution():
     b = numbers(3, 2)
     same(lambda lib, x, b: tuple(lib.linalg.lstsq(x, b, driver="gelsd")), SINGULAR, b)

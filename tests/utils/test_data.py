@@ -1,6 +1,7 @@
 """Datasets, samplers, collation and the loader, held against torch's."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -339,3 +340,12 @@ def test_lazily_and_compiled():
     assert [[t.tolist() for t in result] for result in pending] == expected
     compiled = xgrad.compile(step)
     assert [[t.tolist() for t in compiled(x, y)] for x, y in xgrad.utils.data.DataLoader(data, 2)] == expected
+
+
+def test_a_random_sampler_draws_as_it_goes():
+    # A trainer may ask for more than fits into memory (minGPT's: 1e10).
+    sampler = xgrad.utils.data.RandomSampler(range(7), replacement=True, num_samples=10**13)
+    first = list(itertools.islice(sampler, 3000))
+    assert set(first) == set(range(7))
+    few = xgrad.utils.data.RandomSampler(range(7), replacement=True, num_samples=2500)
+    assert len(list(few)) == 2500

@@ -105,18 +105,18 @@ def _text(module: str, name: str) -> str:
     if whole in _torch_names() or whole in _ADVICE:
         hint = _ADVICE.get(whole, {}).get("*", "")
     elif name in _torch_names().get(place, ()):
-        hint = _advice(place, name) or _elsewhere(module, name)
+        hint = hint_of(place, name) or _ADVICE.get(place, {}).get("*", "")
     else:
-        return f"{text}. {_elsewhere(module, name) or _close(module, name)}".rstrip(". ")
+        return f"{text}. {hint_of(place, name) or _close(module, name)}".rstrip(". ")
     return f"{text}: PyTorch has torch.{whole}, xgrad has not. {hint}".rstrip()
 
 
-def _advice(place: str, name: str) -> str:
-    table = _ADVICE.get(place, {})
-    return next((use for names, use in table.items() if name in names.split()), table.get("*", ""))
-
-
-def _elsewhere(module: str, name: str) -> str:
+def hint_of(place: str, name: str) -> str:
+    """Return what to use in place of a name that PyTorch's module `place` has or had; "" if nothing is known."""
+    module = f"xgrad.{place}".rstrip(".")
+    for names, use in _ADVICE.get(place, {}).items():
+        if name in names.split():
+            return use
     for space, names in _torch_names().items():
         home = f"xgrad.{space}".rstrip(".")
         if name in names and home != module and home in sys.modules and name in dir(sys.modules[home]):

@@ -14,6 +14,8 @@ _LIBRARIES = (
 )
 _FAULTS = (AssertionError, AttributeError, KeyError, NameError)  # of xgrad's own, perhaps: every frame is of use
 
+_REMOVED = "JAX has removed its internal frames"  # of a note that JAX adds: its frames are not there anyway
+
 
 def is_users(frame: Any) -> bool:
     """Return True if a frame belongs to no library that xgrad stands on."""
@@ -23,6 +25,8 @@ def is_users(frame: Any) -> bool:
 def shorten(error: BaseException, own: bool = True) -> None:
     """Remove the frames of libraries from an error's traceback, but for the frame that calls (if it is its `own`)."""
     first = error.__traceback__
+    if hasattr(error, "__notes__"):
+        error.__notes__ = [note for note in error.__notes__ if _REMOVED not in note]
     if first is None or isinstance(error, _FAULTS) or jax.config.values.get("jax_traceback_filtering") == "off":
         return
     last, trace = first, first.tb_next

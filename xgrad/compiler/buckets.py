@@ -62,7 +62,8 @@ class Buckets:
         self._signature = inspect.signature(function.forward if module else function)  # pyright: ignore
         unknown = [name for name in dynamic if name not in self._signature.parameters]
         if unknown:
-            raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
+            names = ", ".join(map(str, unknown))
+            raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {names}")
         self._dynamic, self._sizes = dynamic, sorted(sizes or ())
         self._takes_valid = VALID in self._signature.parameters
         self._lock = threading.RLock()

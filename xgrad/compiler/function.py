@@ -250,7 +250,7 @@ class CompiledFunction:
 
     def name(self) -> str:
         """Return the function's name."""
-        return getattr(self._function, "__qualname__", repr(self._function))
+        return getattr(self._function, "__qualname__", type(self._function).__qualname__)  # a module's is its class's
 
     def _reason(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> str | None:
         """Return why no entry fits the call: the difference from the newest entry."""
@@ -272,7 +272,7 @@ class CompiledFunction:
             warnings.warn_explicit(
                 f"xgrad.compile: {self.name()} has been traced {_TRACES} times, and each trace is compiled anew. The "
                 f"last reason: {last}. Pass numbers that change as tensors and arrays as arguments, keep shapes the "
-                "same (or give dynamic=), and see metrics().reasons.",
+                "same (or give dynamic={{'parameter': dimension}}), and see metrics().reasons.",
                 UserWarning,
                 *line_of(outside(sys._getframe())),
             )

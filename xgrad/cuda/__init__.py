@@ -182,7 +182,7 @@ reset_max_memory_allocated = reset_peak_memory_stats
 
 def _found(name: str) -> Any:
     if name.endswith("Tensor") and hasattr(_constructors, name):
-        return getattr(_constructors, name)
+        return _constructors.on_cuda(name)
     if (found := unsupported("cuda", name)) is not None:
         return found
     raise MissingNameError(__name__, name)

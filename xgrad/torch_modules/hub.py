@@ -82,8 +82,17 @@ def load_state_dict_from_url(
     return serialization.load(kept, map_location=map_location, weights_only=weights_only)
 
 
+class tqdm:
+    """Makes the bar of the package tqdm, which has to be installed."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        from tqdm.auto import tqdm as bar  # an extra, which few programs ask for
+
+        return bar(*args, **options)
+
+
 load_url = load_state_dict_from_url  # of torch.utils.model_zoo
 
 
 def __dir__() -> list[str]:
-    return ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
+    return ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir", "tqdm"]

@@ -11,7 +11,7 @@ import sys
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..base.missing import public_names
+from ..base.missing import hint_of, public_names
 from ..base.unsupported import Unsupported, UnsupportedNameError, refused
 from .tables import ANSWERS, FILES, HOMES, REFUSED
 
@@ -71,7 +71,8 @@ class Face(ModuleType):
             return face
         if name[:1].isupper() and name in public_names("" if self._path == "_C" else self._path):
             return refused(self._path, name, _LACKING)  # a class: it may stand in an annotation, or in isinstance
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: it is xgrad, which has no such name")
+        text = f"module {self.__name__!r} has no attribute {name!r}: it is xgrad, which has no such name"
+        raise AttributeError(f"{text}. {hint}" if (hint := hint_of(self._path, name)) else text)
 
     def __dir__(self) -> list[str]:
         names = {name for home in self._homes for name in dir(home) if not name.startswith("_")}

@@ -4,7 +4,7 @@ A rule gets the walk, the operation in the exact trace and in the padded one, it
 operands and results.  It returns other operands, or None for these; or it raises `UnpaddedError`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -239,23 +239,42 @@ def _fills(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[lis
         raise UnpaddedError("'pad' of a padded dimension")
 
 
-def _reads_rows(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:
-    """`gather`: rows may be read at a padded number of indices, not along a padded dimension."""
+def _reads_rows(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any]:
+    """`gather`: single elements of a padded dimension may be read, at a padded number of indices too."""
     numbers = padded.params["dimension_numbers"]
+    indexed = []
     old, new = exact.params["slice_sizes"], padded.params["slice_sizes"]
     batching = numbers.operand_batching_dims
     for i, n in enumerate(old):
         whole = n == exact.invars[0].aval.shape[i] and new[i] == padded.invars[0].aval.shape[i]
         if (i in where[0] or n != new[i]) and not whole and i not in batching:
-            raise UnpaddedError("'gather' along a padded dimension")
+            if not n == new[i] == 1 or i not in numbers.start_index_map:
+                raise UnpaddedError("'gather' along a padded dimension")
+            indexed.append(i)
     if len(padded.invars[1].aval.shape) - 1 in where[1]:
         raise UnpaddedError("'gather' with padded indices")
+    return [given[0], _bounded(walk, exact, padded, given[1], indexed, numbers.start_index_map)]
+
+
+def _bounded(walk: Any, exact: Any, padded: Any, indices: Any, dims: Sequence[int], places: Sequence[int]) -> Any:
+    """Return indices that have the effect of the true size: what lies beyond it is dropped, or the last element."""
+    mode = padded.params["mode"]
+    for i in dims:
+        old, new = (equation.invars[0].aval.shape[i] for equation in (exact, padded))
+        size, column = walk.rows(old, new), indices[..., places.index(i)]
+        if mode == lax.GatherScatterMode.CLIP:
+            column = jnp.minimum(column, size - 1)
+        elif mode != lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+            column = jnp.where(column < size, column, new)
+        indices = indices.at[..., places.index(i)].set(column.astype(indices.dtype))
+    return indices
 
 
 def _adds_rows(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> list[Any]:
-    """`scatter-add`: nothing is added at indices that are padding."""
+    """`scatter-add`: nothing is added at indices that are padding, to elements of a padded dimension neither."""
     numbers = padded.params["dimension_numbers"]
-    indexed = {*numbers.inserted_window_dims, *numbers.scatter_dims_to_operand_dims}
+    indexed = [i for i in where[0] if i in (*numbers.inserted_window_dims, *numbers.scatter_dims_to_operand_dims)]
+    single = {*numbers.inserted_window_dims} & {*numbers.scatter_dims_to_operand_dims}
     apart = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     window = [i for i in range(given[0].ndim) if i not in apart]
     whole, part = (zip(exact.invars[k].aval.shape, padded.invars[k].aval.shape) for k in (0, 2))
@@ -263,10 +282,11 @@ def _adds_rows(walk: Any, exact: Any, padded: Any, given: list[Any], where: list
     partly = any(
         whole[i] != part[j] for i, j in zip(window, numbers.update_window_dims) if i in where[0] or j in where[2]
     )
-    if indexed & {*where[0]} or partly or len(padded.invars[1].aval.shape) - 1 in where[1]:
+    if not single.issuperset(indexed) or partly or len(padded.invars[1].aval.shape) - 1 in where[1]:
         raise UnpaddedError("'scatter-add' along a padded dimension")
     rows = [i for i in where[2] if i not in numbers.update_window_dims]
-    return [*given[:2], walk.filled(given[2], exact.invars[2].aval, rows, 0)]
+    indices = _bounded(walk, exact, padded, given[1], indexed, numbers.scatter_dims_to_operand_dims)
+    return [given[0], indices, walk.filled(given[2], exact.invars[2].aval, rows, 0)]
 
 
 def _stays(walk: Any, exact: Any, padded: Any, given: list[Any], where: list[list[int]]) -> None:

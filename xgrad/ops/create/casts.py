@@ -223,9 +223,11 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """
     if dtype is None:
         return f"xgrad.{dtypes.torch_name(input._dtype)}Tensor"
+    on_gpu = ".cuda." in dtype if isinstance(dtype, str) else isinstance(dtype, tensortype) and dtype.is_cuda
     if isinstance(dtype, str):
         dtype = next((d for d, name in dtypes.TORCH_NAMES.items() if dtype.endswith(f".{name}Tensor")), dtype)
-    return to(input, dtype=dtype.dtype if isinstance(dtype, tensortype) else dtype)
+    dtype = dtype.dtype if isinstance(dtype, tensortype) else dtype
+    return to(input, "cuda", dtype) if on_gpu else to(input, dtype=dtype)
 
 
 def _named(name: str, dtype: np.dtype) -> None:

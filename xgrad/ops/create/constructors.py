@@ -4,6 +4,7 @@ They interpret their arguments by PyTorch's rules (torch/csrc/utils/tensor_new.c
 data, a tensor is aliased, no argument makes an empty tensor.  Memory is never uninitialised here: sizes make zeros.
 """
 
+import functools
 import operator
 import warnings
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from ... import overrides
 from ...base import dtypes
+from ...base.devices import placement_of
 from ...config import settings
 from ...dispatch.declare import composite
 from ...tensor import Size, Tensor
@@ -136,7 +138,8 @@ def new(input: Tensor, *args: Any, **options: Any) -> Tensor:
 class tensortype(type):
     """The class of `FloatTensor` and its family: called, each makes tensors of its dtype.
 
-    `isinstance(x, xgrad.FloatTensor)`: whether x is a dense tensor of that dtype, on any device.
+    `isinstance(x, xgrad.FloatTensor)`: whether x is a dense tensor of that dtype, on any device.  Types of
+    `xgrad.cuda` make tensors on a GPU; they raise `TypeError` where there is none.
 
     Source: PyTorch's `torch.tensortype`.
 
@@ -152,13 +155,20 @@ class tensortype(type):
     is_cuda = is_sparse = False
 
     def __call__(cls, *data: Any, **options: Any) -> Any:
-        return of_dtype(data, options, cls.dtype)
+        if not cls.is_cuda:
+            return of_dtype(data, options, cls.dtype)
+        try:
+            where = placement_of("cuda")
+        except RuntimeError as error:
+            raise TypeError(f"type {cls.__module__}.{cls.__name__} not available: {error}") from None
+        return of_dtype(data, options, cls.dtype, where)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype == cls.dtype and instance.layout == cls.layout
+        same = isinstance(instance, Tensor) and instance.dtype == cls.dtype and instance.layout == cls.layout
+        return same and (instance.is_cuda or not cls.is_cuda)
 
     def __repr__(cls) -> str:
-        return f"<class 'xgrad.{cls.__name__}'>"
+        return f"<class '{cls.__module__}.{cls.__name__}'>"
 
 
 def _of(dtype: np.dtype) -> Any:
@@ -183,6 +193,13 @@ LongTensor: Any = _of(dtypes.int64)
 BoolTensor: Any = _of(dtypes.bool)
 
 
+@functools.cache
+def on_cuda(name: str) -> Any:
+    """Return the type of a GPU's tensors that has the name of one of these."""
+    known = {"dtype": globals()[name].dtype, "is_cuda": True, "__module__": "xgrad.cuda", "__slots__": ()}
+    return tensortype(name, (), known)
+
+
 def set_default_tensor_type(t: Any) -> None:
     """The dtype of `FloatTensor` or its like (or "xgrad.FloatTensor") becomes the default dtype.
 
@@ -194,7 +211,8 @@ def set_default_tensor_type(t: Any) -> None:
     ...     xgrad.set_default_tensor_type(xgrad.FloatTensor)
     """
     kinds = {kind.__name__: kind for kind in (FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor)}
-    place, _, name = t.rpartition(".") if isinstance(t, str) else ("xgrad", "", getattr(t, "__name__", ""))
+    whole = t if isinstance(t, str) else f"{getattr(t, '__module__', '')}.{getattr(t, '__name__', '')}"
+    place, _, name = whole.rpartition(".")
     if place not in ("xgrad", "torch") or name not in kinds:
         raise TypeError(
             f"only floating-point types such as xgrad.FloatTensor are supported as the default type, but got {t!r}: "

@@ -19,6 +19,7 @@ from ...dispatch.out import write_out
 from ...dispatch.promotion import broadcast_shapes
 from ...dispatch.samples import COMPLEX, SINGLE, real, sample
 from ...dispatch.tables import FUNCTIONS
+from ...errors import LinAlgError
 from ...tensor import Tensor
 from .checks import is_vector
 from .singular import pseudo_inverse
@@ -96,12 +97,15 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
     A: (*, m, n); B: (*, m, k) or vectors (*, m).  Singular values up to `rcond` times the largest count as 0.  What
     `driver` ("gelsy" unless given, "gels", "gelsd", "gelss") does not give is empty, as in PyTorch: residuals unless
-    m > n and each rank is n (and for "gelsy"), rank for "gels", singular values but for "gelsd" and "gelss".
+    m > n and each rank is n (and for "gelsy"), rank for "gels", singular values but for "gelsd" and "gelss".  Raises
+    `LinAlgError` for "gels" and a matrix that has a singular value of 0.
     """
     driver = "gelsy" if driver is None else driver
     if driver not in _DRIVERS:
         raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of ({', '.join(_DRIVERS)})")
     found = _lstsq.function(A, B, rcond, driver=driver)
+    if driver == "gels":
+        _require_full_rank(found.singular_values)
     m, n = A.shape[-2:]
     none = FUNCTIONS[""]["empty"]
     real = dtypes.real_of(A._dtype)
@@ -115,6 +119,16 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if out is None:
         return result
     return return_types.linalg_lstsq(*[write_out("linalg.lstsq", r, o) for r, o in zip(result, out, strict=True)])
+
+
+def _require_full_rank(values: Tensor) -> None:
+    """Raise `LinAlgError` for a matrix that has a singular value of 0, unless the values belong to a trace."""
+    array = inner_value(values)._read()
+    if not isinstance(array, Tracer) and array.size and (np.asarray(array)[..., -1] == 0).any():
+        raise LinAlgError(
+            "linalg.lstsq: the least squares solution could not be computed because the input matrix does not have "
+            'full rank, which driver "gels" assumes: use "gelsy" or "gelsd"'
+        )
 
 
 def _full(rank: Tensor, n: int, driver: str) -> bool:

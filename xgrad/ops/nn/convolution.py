@@ -50,6 +50,11 @@ def _check(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int, in_ax
         raise RuntimeError(f"{name}: expected groups to be greater than 0, but got groups={groups}")
     out_channels = weight.shape[1 - in_axis] * (groups if in_axis == 0 else 1)
     channels = weight.shape[in_axis] * (groups if in_axis == 1 else 1)
+    if weight.shape[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size "
+            f"{list(weight.shape)} instead"
+        )
     if weight.shape[0] % groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "

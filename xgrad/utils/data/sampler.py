@@ -28,6 +28,9 @@ def host_random(generator: Generator | None) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([int(word) for word in words]))
 
 
+_BLOCK = 1024  # indices that are drawn at a time: a run may have more than fit into memory
+
+
 def _positive(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
@@ -85,7 +88,8 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         random, n = host_random(self.generator), len(self.data_source)
         if self.replacement:
-            yield from random.integers(n, size=self.num_samples).tolist()
+            for begin in range(0, self.num_samples, _BLOCK):
+                yield from random.integers(n, size=min(_BLOCK, self.num_samples - begin)).tolist()
             return
         for begin in range(0, self.num_samples, n):
             yield from random.permutation(n)[: self.num_samples - begin].tolist()
