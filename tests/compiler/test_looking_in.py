@@ -1,5 +1,6 @@
 """lower(), as_text(), the analyses, metrics(), reset(), the log and the warning."""
 
+import functools
 import logging
 import re
 import warnings
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import xgrad
+from xgrad.compiler.function import CompiledFunction
 
 from ..oracle import leaf
 
@@ -78,6 +80,15 @@ def test_metrics_and_reset():
     assert step.metrics() == (0, 0, (), 0.0, 0)
     step(x, 1)
     assert step.metrics()[:2] == (1, 1)
+
+
+def test_names_are_of_functions_and_of_the_classes_of_modules():
+    def scale(x, by):
+        return x * by
+
+    assert xgrad.compile(scale).name().endswith("scale")
+    assert xgrad.compile(functools.partial(scale, by=2)).name().endswith("scale")
+    assert CompiledFunction(xgrad.nn.Sequential(xgrad.nn.Linear(2, 2)), True, None).name() == "Sequential"
 
 
 def test_a_function_that_is_traced_again_and_again_is_warned_about_once():

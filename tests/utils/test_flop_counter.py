@@ -60,6 +60,13 @@ def test_without_gradients_only_forward_counts():
     assert counted(xgrad, "mlp", run) == {"Global": 288, "Sequential": 288, "Sequential.0": 192, "Sequential.2": 96}
 
 
+def test_operators_whose_shapes_depend_on_values_count_nothing():
+    with xgrad.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        x = xgrad.tensor([1.0, 0.0, 1.0])
+        assert len(x.unique()) == len(x.nonzero()) == 2
+    assert counter.get_total_flops() == 0
+
+
 def test_lazy_operators_count():
     def run(net, x):
         with xgrad.lazy():

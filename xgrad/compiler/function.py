@@ -250,7 +250,8 @@ class CompiledFunction:
 
     def name(self) -> str:
         """Return the function's name."""
-        return getattr(self._function, "__qualname__", type(self._function).__qualname__)  # a module's is its class's
+        function = getattr(self._function, "func", self._function)  # of a partial
+        return getattr(function, "__qualname__", type(function).__qualname__)  # a module's is its class's
 
     def _reason(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> str | None:
         """Return why no entry fits the call: the difference from the newest entry."""

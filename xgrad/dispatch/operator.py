@@ -91,7 +91,8 @@ class Operator:
     @property
     def is_of_package(self) -> bool:
         """True if a file of ops/ defines the function that runs, and its derivative is of that."""
-        return self.reference is None and inspect.unwrap(self.function).__code__.co_filename.startswith(_OPS)
+        code = getattr(inspect.unwrap(self.function), "__code__", None)  # a batched operator's function is a partial
+        return self.reference is None and code is not None and code.co_filename.startswith(_OPS)
 
     def derivative(self, /, **formulas: Callable[..., Any]) -> None:
         """Give formulas for arguments (or `all`).  The `/` leaves the name `self` free for a formula."""

@@ -127,6 +127,8 @@ class FlopCounterMode(Recorder):
         return out
 
     def _note(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], number: int) -> None:
+        if not op.jit:  # its shapes depend on values: it has no products
+            return
         kinds = tuple([(tuple(a.shape), a._dtype) if isinstance(a, Tensor) else _kind(a) for a in args])
         name, kernel = f"aten.{public_name(op)}", kernel_of(op, statics)
         forward = _flops_of(kernel, kinds)

@@ -259,6 +259,8 @@ def _reads_rows(walk: Any, exact: Any, padded: Any, given: list[Any], where: lis
 def _bounded(walk: Any, exact: Any, padded: Any, indices: Any, dims: Sequence[int], places: Sequence[int]) -> Any:
     """Return indices that have the effect of the true size: what lies beyond it is dropped, or the last element."""
     mode = padded.params["mode"]
+    if dims:
+        indices = indices.astype(jnp.promote_types(indices.dtype, jnp.int32))  # a narrow dtype may lack the sizes
     for i in dims:
         old, new = (equation.invars[0].aval.shape[i] for equation in (exact, padded))
         size, column = walk.rows(old, new), indices[..., places.index(i)]
