@@ -117,7 +117,7 @@ def test_single_rows_of_a_padded_dimension_share_a_program():
     assert programs(step) == 1
 
 
-@pytest.mark.parametrize("mode", ["fill", "clip"])
+@pytest.mark.parametrize("mode", ["fill", "clip", "promise_in_bounds", None])
 def test_indices_beyond_the_true_size_are_treated_as_there(mode):
     @xgrad.from_jax
     def read(x, at):

@@ -12,6 +12,9 @@ PROGRAMS = {
     "mlp": lambda t: (t.nn.Sequential(t.nn.Linear(4, 8), t.nn.ReLU(), t.nn.Linear(8, 2)), (3, 4)),
     "strided": lambda t: (t.nn.Conv2d(4, 6, 3, stride=2, padding=1), (2, 4, 9, 9)),
     "transposed": lambda t: (t.nn.ConvTranspose2d(6, 4, 3, stride=2), (2, 6, 5, 5)),
+    "small": lambda t: (t.nn.Conv2d(3, 4, 3, padding=1), (1, 3, 1, 1)),
+    "wide": lambda t: (t.nn.Conv2d(3, 4, 7, padding=3, stride=2), (1, 3, 4, 4)),
+    "transposed, of stride 1": lambda t: (t.nn.ConvTranspose2d(3, 4, 3, padding=2), (1, 3, 4, 4)),
     "dilated": lambda t: (t.nn.Conv1d(2, 3, 3, dilation=2, padding="same"), (2, 2, 9)),
     "attention": lambda t: (attention(t), (2, 5, 8)),
     "cell": lambda t: (t.nn.GRUCell(4, 5), (2, 4)),
@@ -86,6 +89,21 @@ def test_each_run_of_backward_counts_and_a_checkpoint_counts_again():
 
     assert counted(xgrad, "mlp", twice)["Global"] == 288 + 2 * 384
     assert counted(xgrad, "mlp", again)["Global"] == 288 + 288 + 576 - 96  # the last product is not computed again
+
+
+def test_a_reentrant_checkpoint_counts_for_the_modules_around_it():
+    class Around(xgrad.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sub = xgrad.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return xgrad.utils.checkpoint.checkpoint(self.sub, x, use_reentrant=True)
+
+    with xgrad.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        Around()(xgrad.ones(2, 4, requires_grad=True)).sum().backward()
+    counts = {module: sum(found.values()) for module, found in counter.get_flop_counts().items()}
+    assert counts == {"Global": 256, "Around": 256, "Around.sub": 256}
 
 
 @pytest.mark.parametrize("create_graph", [False, True])

@@ -37,8 +37,9 @@ class FlopCounterMode(Recorder):
     """Within the block, count the floating-point operations of products and convolutions, by modules and operators.
 
     A product of (n, k) and (k, m) counts 2 * n * k * m, and a convolution two for each element of its kernel that meets
-    an element of the result; other operators count nothing, as in PyTorch.  Backward counts when it runs, for the
-    modules of the forward; so does what a checkpoint computes again.  A compiled function counts when it is traced.
+    an element of the result; other operators count nothing, as in PyTorch.  Backward counts when it runs, if its
+    forward ran in the block too, for the modules of the forward; so does what a checkpoint computes again.  A compiled
+    function counts when it is traced.
 
     `depth`: how deep the table shows modules, None for all.  `display`: print the table at the end.  `mods`: ignored.
     `custom_mapping` is refused: an operator's work is read from its JAX function.  A counter that is entered again
@@ -145,12 +146,14 @@ class FlopCounterMode(Recorder):
     def _span(
         self, name: str, number: int, inputs: Iterable, kind: str, made: Callable = int, needs: int = -1
     ) -> Iterator[list]:
+        if kind == "forward" and made is int and number >= 0:  # a custom Function's node runs in the same modules
+            self._noted[number] = self._modules, "", (), ()
         noted = self._noted.get(number) if kind == "backward" and number >= 0 else None
         if noted is None:
             yield []
             return
         before, (self._modules, key, program, wanted) = self._modules, noted
-        if not state.grad_enabled:  # else backward runs operators, which count themselves
+        if program and not state.grad_enabled:  # else backward runs operators, which count themselves
             wanted = tuple([i for i in wanted if needs >> i & 1])
             self._count(key, _flops_of(*program, wanted) if wanted else 0)
         try:
@@ -213,13 +216,16 @@ def _flops_of(kernel: Kernel, kinds: tuple[Any, ...], wanted: tuple[int, ...] = 
         out, pull = jax.vjp(differentiable, *[arrays[place] for place in places])
         return out, pull([jnp.ones_like(array) for array in out])
 
-    if wanted:
-        return _work(jax.make_jaxpr(gradients)(*arrays).jaxpr) - _flops_of(kernel, kinds)
-    return _work(jax.make_jaxpr(function)(*arrays).jaxpr)
+    name = kernel.operator.name
+    if not wanted:
+        return _work(jax.make_jaxpr(function)(*arrays).jaxpr, turned=name.startswith("conv_transpose"))
+    if name.startswith("conv"):
+        return _flops_of(kernel, kinds) * sum(i < 2 for i in wanted)  # the gradients of operand and kernel, not bias
+    return _work(jax.make_jaxpr(gradients)(*arrays).jaxpr) - _flops_of(kernel, kinds)
 
 
-def _work(jaxpr: Any, needed: list[bool] | None = None) -> int:
-    """Return the work behind the results that are needed: by default all."""
+def _work(jaxpr: Any, needed: list[bool] | None = None, turned: bool = False) -> int:
+    """Return the work behind the results that are needed: by default all.  `turned`: convolutions are transposed."""
     total, live = 0, {id(v) for v, wanted in zip(jaxpr.outvars, needed or repeat(True)) if wanted}
     for equation in reversed(jaxpr.eqns):
         mask = [id(v) in live for v in equation.outvars]
@@ -230,16 +236,16 @@ def _work(jaxpr: Any, needed: list[bool] | None = None) -> int:
         if name == "dot_general":
             (contracted, _), _ = params["dimension_numbers"]
             left, out = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
-            total += 2 * prod(out) * prod(left[i] for i in contracted)
+            total += 2 * prod(out) * prod(left[i] for i in contracted) if contracted else 0  # else PyTorch multiplies
         elif name == "conv_general_dilated":
             left, right = (v.aval.shape for v in equation.invars)
             out, numbers = equation.outvars[0].aval.shape, params["dimension_numbers"]
-            specs = zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], numbers.out_spec[2:], strict=True)
-            sizes = [(left[i], right[k], out[o]) for i, k, o in specs]
-            # The smallest, because what strides leave out and padding adds does no work.
-            meetings = prod(min(i * k, k * o, i * o) for i, k, o in sizes)
-            total += 2 * meetings * prod(out[i] for i in numbers.out_spec[:2]) * right[numbers.rhs_spec[1]]
+            spread = turned or max(params["lhs_dilation"]) > 1  # each element of the operand meets the kernel
+            met = [left[i] for i in numbers.lhs_spec[2:]] if spread else [out[i] for i in numbers.out_spec[2:]]
+            total += (
+                2 * prod(met) * prod(out[i] for i in numbers.out_spec[:2]) * prod(right) // right[numbers.rhs_spec[0]]
+            )
         else:
-            inner = [_work(p, mask if len(p.outvars) == len(mask) else None) for p in programs_in(equation)]
+            inner = [_work(p, mask if len(p.outvars) == len(mask) else None, turned) for p in programs_in(equation)]
             total += max(inner) if inner and name == "cond" else sum(inner) * params.get("length", 1)
     return total

@@ -264,9 +264,10 @@ def _bounded(walk: Any, exact: Any, padded: Any, indices: Any, dims: Sequence[in
     for i in dims:
         old, new = (equation.invars[0].aval.shape[i] for equation in (exact, padded))
         size, column = walk.rows(old, new), indices[..., places.index(i)]
-        if mode == lax.GatherScatterMode.CLIP:
+        promised = mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS and padded.primitive.name == "gather"
+        if promised or mode == lax.GatherScatterMode.CLIP:  # XLA reads the last element where a promise is broken
             column = jnp.minimum(column, size - 1)
-        elif mode != lax.GatherScatterMode.PROMISE_IN_BOUNDS:
+        else:
             column = jnp.where(column < size, column, new)
         indices = indices.at[..., places.index(i)].set(column.astype(indices.dtype))
     return indices
