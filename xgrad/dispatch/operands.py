@@ -32,9 +32,13 @@ def operand(op: Operator, x: Any) -> Any:
         return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
     if isinstance(x, (jax.Array, np.ndarray)):
         return from_foreign(x)
-    for kind, value in ((int, int.__int__), (float, float.__float__), (complex, complex.__complex__)):
-        if isinstance(x, kind):  # of a subclass, as an enumeration's member is
-            return value(x)
+    # Of a subclass, as an enumeration's member is.
+    if isinstance(x, int):
+        return int.__int__(x)
+    if isinstance(x, float):
+        return float.__float__(x)
+    if isinstance(x, complex):
+        return complex.__complex__(x)
     raise TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}")
 
 
