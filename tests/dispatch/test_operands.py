@@ -21,7 +21,7 @@ PROGRAMS = {
     "reflected": lambda t, x: Half(0.5) - x,
     "alpha": lambda t, x: t.add(x, x, alpha=Level.TWO),
     "clamp": lambda t, x: x.clamp(Half(0.5), Level.TWO),
-    "in place": lambda t, x: x.clone().mul_(Half(2.0)).fill_(Level.TWO),
+    "in place": lambda t, x: x.clone().mul_(Level.TWO).fill_(Level.TWO),
     "a setting": lambda t, x: t.nn.functional.elu(-x.float(), alpha=Half(0.5)),
     "a size": lambda t, x: t.full((Level.TWO,), Half(0.5)),
 }
