@@ -16,6 +16,7 @@ import xgrad
 from xgrad.config import Block, block, narrowing_refused, settings, state
 from xgrad.dispatch.operator_modes import OperatorMode
 from xgrad.execution.runner import runner, suspended, together
+from xgrad.nn.module_hooks import ANY
 from xgrad.optim.placing import outside_of_trace
 from xgrad.utils import checkpoint, flop_counter
 
@@ -79,6 +80,7 @@ OF_CONTEXTLIB = {
 def modes():
     """All that blocks switch."""
     others = checkpoint._Overrides.early_stop, checkpoint._Overrides.debug, settings.check_sparse, settings.narrow
+    others += (list(ANY),)
     return {name: value for name, value in vars(state).items() if getattr(type(state), name, None) is not value}, others
 
 

@@ -6,12 +6,13 @@ which the engine's report of a node finds the work, and the modules that it belo
 """
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from itertools import repeat
+from functools import lru_cache, partial
+from itertools import chain, islice, repeat
 from math import prod
+from operator import call
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -78,25 +79,32 @@ class FlopCounterMode(Recorder):
         self._around_forward: list[tuple[Module, tuple[str, ...]]] = []
         self._names: WeakKeyDictionary[Module, str] = WeakKeyDictionary()
         self._noted: dict[int, Any] = {}  # what backward will need, by a node's sequence number
-        self._handles: list[Any] = []
+        self._removals: list[Callable[[], Any]] = []
 
     def __enter__(self) -> Self:
-        super().__enter__()
+        if self.entered:
+            return super().__enter__()  # an error
         self.flop_counts.clear()
         self._noted.clear()
         self._thread = threading.get_ident()
-        self._handles += (
-            register_module_forward_pre_hook(self._enter_module),
-            register_module_forward_hook(self._leave_module, always_call=True),
-        )
-        return self
+        try:
+            for handle in (
+                register_module_forward_pre_hook(self._enter_module),
+                register_module_forward_hook(self._leave_module, always_call=True),
+            ):
+                self._removals.append(handle._close())
+            return super().__enter__()
+        except BaseException:  # an interrupt
+            deque(map(call, self._removals), 0)
+            raise
 
     def _close(self) -> Callable[[], Any]:
-        return map(self._ended, map(vars(state).update, iter(self._before.pop, None))).__next__
+        # C code restores the modes and removes the hooks: an interrupt comes after that.
+        restored = islice(map(vars(state).update, iter(self._before.pop, None)), 1)
+        return partial(deque, chain(restored, map(call, self._removals), map(self._ended, (None,))), 0)
 
     def _ended(self, _: Any) -> None:
-        for handle in self._handles:
-            handle.remove()
+        self._removals.clear()
         self.entered = False
         if self.display:
             print(self.get_table())
