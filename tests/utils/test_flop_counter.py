@@ -70,6 +70,12 @@ def test_operators_whose_shapes_depend_on_values_count_nothing():
     assert counter.get_total_flops() == 0
 
 
+def test_a_convolution_without_results_counts_nothing():
+    with xgrad.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        xgrad.nn.functional.conv_transpose2d(xgrad.ones(2, 3, 4, 4), xgrad.ones(3, 0, 1, 1))
+    assert counter.get_total_flops() == 0
+
+
 def test_lazy_operators_count():
     def run(net, x):
         with xgrad.lazy():

@@ -138,7 +138,7 @@ class FlopCounterMode(Recorder):
     def _note(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], number: int) -> None:
         if not op.jit:  # its shapes depend on values: it has no products
             return
-        kinds = tuple([(tuple(a.shape), a._dtype) if isinstance(a, Tensor) else _kind(a) for a in args])
+        kinds = tuple(map(_kind, args))
         name, kernel = f"aten.{public_name(op)}", kernel_of(op, statics)
         forward = _flops_of(kernel, kinds)
         if forward:
@@ -195,6 +195,9 @@ class FlopCounterMode(Recorder):
 
 
 def _kind(value: Any) -> Any:
+    """Return the shape and dtype of a tensor or an array, and another value as it is."""
+    if isinstance(value, Tensor):
+        return tuple(value.shape), value._dtype
     return (value.shape, value.dtype) if hasattr(value, "shape") else value
 
 
@@ -250,9 +253,7 @@ def _work(jaxpr: Any, needed: list[bool] | None = None, turned: bool = False) ->
             out, numbers = equation.outvars[0].aval.shape, params["dimension_numbers"]
             spread = turned or max(params["lhs_dilation"]) > 1  # each element of the operand meets the kernel
             met = [left[i] for i in numbers.lhs_spec[2:]] if spread else [out[i] for i in numbers.out_spec[2:]]
-            total += (
-                2 * prod(met) * prod(out[i] for i in numbers.out_spec[:2]) * prod(right) // right[numbers.rhs_spec[0]]
-            )
+            total += 2 * out[numbers.out_spec[0]] * prod(met) * prod(right)
         else:
             inner = [_work(p, mask if len(p.outvars) == len(mask) else None, turned) for p in programs_in(equation)]
             total += max(inner) if inner and name == "cond" else sum(inner) * params.get("length", 1)
