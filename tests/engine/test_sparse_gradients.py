@@ -182,6 +182,7 @@ def test_sparse_then_dense_gradient_of_a_sparse_leaf():
     as_torch(program)
 
 
+@pytest.mark.eager("addresses")
 def test_write_of_a_sparse_gradient_costs_no_copy_of_the_weights():
     w = xgrad.zeros(1000, 8) + 1
     w.requires_grad_()

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from jax.sharding import SingleDeviceSharding
 
-from ..base.jax_compat import Tracer
+from ..base.jax_compat import Tracer, in_trace
 from ..base.limits import checked
 from ..config import state
 from ..execution.donation import besides, complete
@@ -62,7 +62,7 @@ class MultiWrite:
         if state.trace is None and runner.at_once() and self._is_usual(tensors, given):
             Write(tensors).run(self._usual, given)
             return
-        apart = state.trace is not None or not direct(tensors) or runner.on_backend(map(_held, tensors))
+        apart = state.trace is not None or in_trace() or not direct(tensors) or runner.on_backend(map(_held, tensors))
         if apart or _traced(map(_held, tensors)) or _traced(given):
             self.apart(tensors, given)
             return
@@ -128,7 +128,7 @@ class MultiWrite:
     def note(self, tensors: Sequence[Tensor], operands: list[Any]) -> bool:
         """Note the call in a lazy thread's queue; False, and nothing, if it has to run at once."""
         queue = runner.queue()
-        if queue is None or len(tensors) > MOST_RESULTS:
+        if queue is None or not queue.fuse or len(tensors) > MOST_RESULTS:
             return False
         write = Write(tensors)
         arrays = [h._array for h in write.holders]

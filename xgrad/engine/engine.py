@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from ..config import state
-from ..execution.runner import runner, together
+from ..execution.runner import runner, suspended, together
 from ..tensor import Tensor
 from . import anomaly
 from .arithmetic import Arithmetic
@@ -80,6 +80,13 @@ def execute(
         if follow(task, edges, values, outputs, accumulate_grad):
             return _gradients(task, arithmetic)
     queue = None if declared or depth or task.compiled is not None else runner.queue()
+    if queue is not None and not queue.fuse:
+        values.clear()
+        with suspended("a backward"):
+            return execute(
+                edges, grads, keep_graph=keep_graph, create_graph=create_graph, outputs=outputs,
+                accumulate_grad=accumulate_grad,
+            )  # fmt: skip
     if queue is not None and not arithmetic.tensors and not anomaly.watched():
         found = begin(queue, task, edges, values, outputs, accumulate_grad)
         if found is True:

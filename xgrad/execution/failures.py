@@ -15,7 +15,7 @@ from .rollback import put_back
 from .source import lines
 
 
-def one_by_one(queue: Any, failure: Exception) -> None:
+def one_by_one(queue: Any) -> None:
     """Run each entry for itself after the whole has failed, which finds the one that fails.
 
     Raises its error.  Entries that do not depend on it have their values then; the others are dropped, and what

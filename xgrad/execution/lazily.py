@@ -13,6 +13,7 @@ from .fused import programs
 from .metrics import Metrics, recorder
 from .queue import Queue
 from .runner import runner
+from .separate import Separate
 
 
 class lazy(Generated):
@@ -23,9 +24,15 @@ class lazy(Generated):
     function of JAX's), after 2,000 operations, and if another thread reads a value.  The same sequence of operators on
     the same shapes compiles once.  Weights that are written in place keep their memory.
 
+    fuse: False if each operator stays the program that it is in eager mode, so that the values are the same to the last
+    bit, and later eager steps compile nothing.  Programs that are new compile in parallel before the first of them
+    runs: for a first step on a host with many cores.  A backward, which compiles its own in parallel, runs at once.
+    Within another lazy block, that block's choice holds.
+
     It is also a decorator (of a generator function: each step is a block), may be nested, and holds for one thread.
     Blocks of tasks or generators that take turns may end in any order.  XGRAD_LAZY=1 in the environment makes all
-    threads lazy, XGRAD_LOG=lazy logs each evaluation.  If the block ends by an exception, what it queued stays pending.
+    threads lazy (XGRAD_LAZY=separate: with `fuse=False`), XGRAD_LOG=lazy logs each evaluation.  If the block ends by an
+    exception, what it queued stays pending.
 
     >>> import xgrad
     >>> x = xgrad.ones(3, requires_grad=True)
@@ -38,24 +45,30 @@ class lazy(Generated):
     Source: Suhan et al., LazyTensor: combining eager execution with domain-specific compilers, 2021.
     """
 
+    def __init__(self, *, fuse: bool = True) -> None:
+        self._fuse: bool = fuse
+
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function):
-            return in_blocks(function, type(self))
+            return in_blocks(function, self._again)
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
             async def waiting(*args: Any, **kwargs: Any) -> Any:
-                with type(self)():
+                with self._again():
                     return await function(*args, **kwargs)
 
             return waiting
 
-        return in_block(function, type(self))
+        return in_block(function, self._again)
+
+    def _again(self) -> "lazy":
+        return type(self)(fuse=self._fuse)
 
     def _block(self) -> Iterator["lazy"]:
         runner.plain = False
         error = before = None
-        outside, queue = sys.exception(), state.queue or Queue()
+        outside, queue = sys.exception(), state.queue or (Queue() if self._fuse else Separate())
         blocks = (*state.lazy_blocks, (self, state.queue, state.lazy))
         state.lazy_blocks, state.queue, state.lazy = blocks, queue, True
         try:

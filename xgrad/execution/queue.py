@@ -66,6 +66,8 @@ def _one_place(a: int, b: int) -> int:
 class Queue:
     """Pending programs of one thread."""
 
+    fuse = True  # False: each program is launched by itself (separate.py),
+    donating: Any = None  # and these are, in place of programs of writes
     plain = True  # on a device of JAX's: shared arrays are copied to be donated
     most: int = MOST
     cut: Any = staticmethod(segments_of)  # parts that repeat compile once
@@ -413,7 +415,7 @@ class Queue:
 
     def _one_by_one(self, failure: Exception) -> None:
         """Run each entry for itself after the whole has failed, and raise the error of the one that fails."""
-        one_by_one(self, failure)
+        one_by_one(self)
 
     def _finish(self) -> None:
         """Give the results their values, and empty the queue.  An interrupt may come at any call: it is repeated."""

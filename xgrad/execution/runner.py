@@ -31,15 +31,18 @@ from .pending import Pending, declared_of, quietly, spread
 from .queue import Queue
 from .references import is_alone, is_deleted
 from .rollback import put_into, replaces
+from .separate import Separate
 
 
 class Runner:
     """Decides who runs a program or a write, and passes it on.  There is one object, `runner`."""
 
-    __slots__ = ("always_lazy", "backends", "plain", "views")
+    __slots__ = ("always_lazy", "backends", "plain", "separate", "views")
 
     def __init__(self) -> None:
-        self.always_lazy: bool = os.environ.get("XGRAD_LAZY", "") not in ("", "0")  # True if every thread is lazy
+        lazy = os.environ.get("XGRAD_LAZY", "")
+        self.always_lazy: bool = lazy not in ("", "0")  # True if every thread is lazy,
+        self.separate: bool = lazy == "separate"  # and each operation a program of its own
         self.plain: bool = not self.always_lazy
         self.backends: bool = False  # True once a declared backend is in use,
         self.views: bool = False  # and one that has rules of views
@@ -56,7 +59,7 @@ class Runner:
             return None
         queue = state.queue
         if queue is None and self.always_lazy and state.lazy is not False:
-            queue = state.queue = Queue()
+            queue = state.queue = Separate() if self.separate else Queue()
         return queue
 
     def at_once(self) -> bool:
@@ -99,7 +102,7 @@ class Runner:
             if self.backends and (where := declared_of(box[0])) is not None:
                 where.runtime.write(out, box, holder._owned and is_alone(box), program_of, operands, holder)
             else:
-                if self.queue() is None:
+                if (queue := self.queue()) is None:
                     box[0] = quietly(box[0])
                     if not any(x.__class__ is Pending for x in operands):
                         return False
@@ -107,7 +110,10 @@ class Runner:
                     return False
                 elif isinstance(box[0], jax.Array) and not isinstance(box[0], Tracer) and not is_deleted(box[0]):
                     box[0] = valued(box[0], holder._owned)
-                out.append(program_of(False)(box[0], *operands))
+                program = program_of(False)
+                if queue is not None and queue.donating is not None:
+                    queue.donating[program] = program_of(True)
+                out.append(program(box[0], *operands))
         except Exception:
             put_into(box, holder)
             raise

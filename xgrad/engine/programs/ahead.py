@@ -30,6 +30,8 @@ def prepare(task: Any, values: list[Any]) -> None:
     """
     if compiled.count == _seen.count:
         return
+    if runner.at_once():
+        runner.evaluate(values)
     root = values[0] if len(values) == 1 else None
     if isinstance(root, jax.Array) and not isinstance(root, Tracer) and state.trace is None and runner.at_once():
         where = root.sharding if root.committed else None
@@ -56,8 +58,10 @@ def _calls(task: Any, where: Any) -> list[tuple[Any, list[Any]]]:
             call = node.program_ahead(task.needs(node) if info else -1, grad)
         except Exception:  # the node itself will raise it
             continue
-        if call is not None and all(_is_at(operand, where) for operand in call[1]):
-            found.append(call)
+        if call is not None:
+            runner.evaluate(call[1])
+            if all(_is_at(operand, where) for operand in call[1]):
+                found.append(call)
     return found
 
 

@@ -45,7 +45,7 @@ def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] 
     """
     different: dict[Any, Callable[[], Any]] = {}
     for program, operands in calls:
-        kind = program, tuple([_kind(operand) for operand in operands])
+        kind = program, tuple([kind_of(operand) for operand in operands])
         different.setdefault(kind, partial(program.lower, *operands))
     lowerings = [*(other.lower for other in others), *different.values()]  # the others are larger: they begin first
     if len(lowerings) < 2:
@@ -74,8 +74,10 @@ def _compile(lowered: Any, place: Any) -> None:
     lowered.compile()
 
 
-def _kind(operand: Any) -> Any:
+def kind_of(operand: Any) -> Any:
     """Return the operand's part in the choice of a compiled program."""
+    if operand.__class__ is tuple:
+        return tuple(map(kind_of, operand))
     if not hasattr(operand, "dtype"):
         return type(operand)
     where = getattr(operand, "sharding", None)  # NumPy's arrays have none

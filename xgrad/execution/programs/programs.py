@@ -50,6 +50,10 @@ class Program:
     def __call__(self, *operands: Any) -> Any:
         return self.run(*operands) if runner.plain else runner.run(self, operands)
 
+    def alone_for(self, operands: Iterable[Any]) -> Any:
+        """Return the function that runs these operands as a program of its own: `run` on most platforms."""
+        return self.run
+
     @property
     def name(self) -> str:
         """The name by which lazy blocks and reports call it: its `label` or the function's, without underscores."""
@@ -118,9 +122,11 @@ class PartRead(Program):
     def __call__(self, *operands: Any) -> Any:
         if not runner.at_once():
             return runner.run(self, operands)
-        if isinstance(operands[0], Tracer) or in_trace() or not self.is_there(operands):
-            return self.run(*operands)
-        return self.alone(*operands)
+        traced = isinstance(operands[0], Tracer) or in_trace()
+        return (self.run if traced else self.alone_for(operands))(*operands)
+
+    def alone_for(self, operands: Iterable[Any]) -> Any:
+        return self.alone if self.is_there(operands) else self.run
 
     def is_there(self, operands: Iterable[Any]) -> bool:
         """Return True if a program of these operands runs on the platform."""
