@@ -1,8 +1,9 @@
 """The second step of a training compiles nothing: tensors that a user cannot tell apart never make two programs.
 
 JAX compiles a program again where an operand is committed to its device, and commits the results.  A factory's
-`device=`, `to`, a loaded file and an optimizer's state commit nothing where the process has one device.  A shared array
-is copied where a write would give its memory away, so the program of the first write is that of the next ones.
+`device=`, `to`, a loaded file and an optimizer's state commit nothing where the process has one device; where it has
+several, the device of a tensor that is not committed commits nothing.  A shared array is copied where a write would
+give its memory away, so the program of the first write is that of the next ones.
 """
 
 import os
@@ -124,10 +125,49 @@ assert np.isfinite(run(globals()[kind], mode)).all()
 """
 
 
-def compiled_in_steps(tmp_path, script, *arguments):
+SEVERAL = """
+mode = sys.argv[1]
+assert jax.device_count() == 4
+model = nn.Sequential(nn.Embedding(9, 16), nn.Linear(16, 9))
+optimizer = xgrad.optim.AdamW(model.parameters(), lr=1e-2)
+words, target = xgrad.arange(10) % 9, xgrad.arange(10) % 3
+
+def step():
+    optimizer.zero_grad()
+    out = model(words)
+    masked = out.masked_fill(xgrad.ones(10, 9, device=out.device).tril() == 0, -1e4)
+    noise = xgrad.rand(9, device=model[1].weight.device) + xgrad.tensor([0.5], device=xgrad.get_default_device())
+    loss = F.cross_entropy(masked + noise, target)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+run(step, mode)
+weight = model[1].weight
+assert not weight._read().committed
+for elsewhere in (xgrad.ones(2, device="cpu:1"), xgrad.ones(2).to("cpu:1")):
+    assert elsewhere.device == xgrad.device("cpu:1") and xgrad.ones(2, device=elsewhere.device)._read().committed
+with xgrad.device("cpu:1"):  # tensors that do not say otherwise are there
+    assert xgrad.ones(2, device=weight.device).device == weight.device
+with jax.default_device(jax.devices()[2]):
+    assert xgrad.ones(2, device=weight.device).device == weight.device
+assert xgrad.ones(2, device="cpu:0")._read().committed
+"""
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy"])
+def test_the_device_of_a_tensor_that_nobody_put_there_commits_nothing(tmp_path, mode):
+    flags = "--xla_force_host_platform_device_count=4"
+    first, *others = compiled_in_steps(tmp_path, SEVERAL, mode, flags=flags)
+    assert first
+    assert others[0] == ""
+
+
+def compiled_in_steps(tmp_path, script, *arguments, flags=""):
     """Run COUNTED and a script in a process of their own; return a dot for each program that each step compiled."""
     counted = tmp_path / "counted"
-    environment = os.environ | {"XLA_FLAGS": "", "COUNTED": str(counted), "XGRAD_COMPILE_CACHE": "0", "XGRAD_LAZY": "0"}
+    settings = {"XLA_FLAGS": flags, "COUNTED": str(counted), "XGRAD_COMPILE_CACHE": "0", "XGRAD_LAZY": "0"}
+    environment = os.environ | settings
     subprocess.run([sys.executable, "-c", COUNTED + script, *arguments], env=environment, check=True, timeout=300)
     return counted.read_text().split("|")[1:]
 

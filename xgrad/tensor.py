@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from .base import dtypes
-from .base.devices import device, left_to_xla, of_trace, supports_as_strided
+from .base.devices import device, device_of, left_to_xla, supports_as_strided
 from .base.dtype_object import OBJECTS, dtype
 from .base.jax_compat import trace_state
 from .base.limits import out_of_memory
@@ -368,8 +368,7 @@ class Tensor(TensorMethods):
 
     @property
     def device(self) -> device:
-        array = self._held()
-        return of_trace() if isinstance(array, Tracer) else device(array.sharding)
+        return device_of(self._held())
 
     def _placed(self) -> Any:
         """Return the sharding of the value, None for a tracer: it decides if two tensors are on the same device."""

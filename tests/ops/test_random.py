@@ -345,6 +345,7 @@ def test_state_that_is_traced_is_refused():
     assert jax.jit(forks_from)(jax.random.PRNGKey(0)).shape == (2,)
 
 
+@pytest.mark.eager("arrays")
 @pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.float64])
 def test_numbers_are_those_that_jax_draws_for_the_shape(dtype):
     """They are drawn as a vector, which compiles faster."""

@@ -56,9 +56,10 @@ class device(Immutable):
     ...     x = xgrad.ones(2)
     """
 
-    __slots__ = ("_number", "placement", "traced", "type")
+    __slots__ = ("_number", "chosen", "placement", "traced", "type")
 
     _number: int | None
+    chosen: bool  # False for a tensor's that JAX put on its default device: what is made there is committed as little
     placement: Any
     traced: bool  # True for a traced tensor's: it is wherever its program runs
     type: str
@@ -75,10 +76,11 @@ class device(Immutable):
         return cls._made(placement, False)
 
     @classmethod
-    def _made(cls, placement: Any, traced: bool) -> "device":
+    def _made(cls, placement: Any, traced: bool, chosen: bool = True) -> "device":
         new, first = object.__new__(cls), min(devices_of(placement), key=_id_of)
         fixed(new, "placement", placement)
         fixed(new, "traced", traced)
+        fixed(new, "chosen", chosen)
         fixed(new, "type", "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform)
         fixed(new, "_number", first.id if isinstance(first, DeclaredDevice) else _own(first).index(first))
         return new
@@ -164,6 +166,16 @@ class Devices(NamedTuple):
     """
 
     sharding: Sharding | None
+
+
+def device_of(array: Any) -> device:
+    """Return the device of a value."""
+    if isinstance(array, Tracer):
+        return of_trace()
+    where = array.sharding
+    if array.committed or len(where.device_set) > 1:
+        return device(where)
+    return device._made(*where.device_set, traced=False, chosen=False)
 
 
 def of_trace() -> device:
@@ -262,7 +274,8 @@ def get_default_device() -> device:
         return of_trace() if place.sharding is None else device(place.sharding)
     if place is not None:
         return device(place)
-    return device(jax.config.jax_default_device or "xla")  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    where = jax.config.jax_default_device or "xla"  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    return device._made(placement_of(where), traced=False, chosen=False)
 
 
 def default_number(present: list[Any]) -> int:
@@ -285,6 +298,14 @@ def _usual(sharding: Sharding) -> Any:
             raise PlacementError(f"{sharding} is over an abstract mesh, which has no devices")
         return NamedSharding(automatic(sharding.mesh), sharding.spec, memory_kind=sharding.memory_kind)
     return sharding
+
+
+def is_left_to_jax(spec: Any) -> bool:
+    """Return True for the device of a tensor that is not committed, if new tensors are made there now."""
+    if spec.__class__ is not device or spec.chosen or state.place is not None:
+        return False
+    chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    return spec.placement is (local_devices()[0] if chosen is None else chosen)
 
 
 def is_default(placement: Any) -> bool:

@@ -16,7 +16,16 @@ from jax.sharding import Sharding
 
 from ...base import dtypes
 from ...base.declared import DeclaredPlace
-from ...base.devices import Devices, is_default, kept, require_here, same_placement, settled, sharding_of
+from ...base.devices import (
+    Devices,
+    is_default,
+    is_left_to_jax,
+    kept,
+    require_here,
+    same_placement,
+    settled,
+    sharding_of,
+)
 from ...base.jax_compat import Tracer
 from ...config import state
 from ...dispatch.argument_kinds import require_no_grad
@@ -74,7 +83,7 @@ def named_place(device: Any) -> Sharding | Devices | None:
 def placement(device: Any) -> Sharding | Devices | None:
     """Return the sharding of a new tensor, a static argument of kernels; None for JAX's default device."""
     where = named_place(device)
-    return None if where is None or is_default(where) else where
+    return None if where is None or is_default(where) or is_left_to_jax(device) else where
 
 
 def finish(out: Tensor, requires_grad: bool) -> Tensor:
