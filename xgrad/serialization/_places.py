@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from ..base.declared import DeclaredPlace
-from ..base.devices import Devices, device, placement_of
+from ..base.devices import Devices, device, is_left_to_jax, placement_of
 
 
 class SavedStorage:
@@ -46,7 +46,7 @@ class Places:
         if isinstance(map_location, Mapping):
             self._by_name = {str(key): value for key, value in map_location.items()}
         elif map_location is not None and not _is_function(map_location):
-            self._everywhere = placement_of(map_location)
+            self._everywhere = _asked(map_location)
 
     def of(self, saved: str | None, nbytes: int) -> Any:
         """Return the device or sharding for a storage that was saved on the device `saved`; None for the default one.
@@ -57,19 +57,23 @@ class Places:
         if given is None:
             return _as_saved(saved)
         if isinstance(given, Mapping):
-            return placement_of(self._by_name[saved]) if saved in self._by_name else _as_saved(saved)
+            return _asked(self._by_name[saved]) if saved in self._by_name else _as_saved(saved)
         if not _is_function(given):
             return self._everywhere
         storage = SavedStorage(nbytes)
         answer = given(storage, saved or "cpu")
         if answer is None:
             return _as_saved(saved)
-        return placement_of("cpu" if answer is storage else answer)
+        return _asked("cpu" if answer is storage else answer)
 
 
 def _is_function(given: Any) -> bool:
     """Return True for a function of a storage and its place; a device is callable too, as a decorator."""
     return callable(given) and not isinstance(given, device)
+
+
+def _asked(spec: Any) -> Any:
+    return None if is_left_to_jax(spec) else placement_of(spec)
 
 
 def _as_saved(saved: str | None) -> Any:
