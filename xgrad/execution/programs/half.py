@@ -23,6 +23,9 @@ from ...base.platforms import traced_for
 HALVES = frozenset((float16, bfloat16))
 # Before jax 0.10 a convolution of halves with a result in float32 has no transpose: there its operands are copies.
 _PRODUCTS = ("dot_general", "conv_general_dilated")[: 2 if jax.__version_info__ >= (0, 10) else 1]
+# Before jax 0.8.3 XLA's CPU compiler refuses some products of bfloat16 with sums in float32 ("BF16 x BF16 = F32"),
+# where the processor has bfloat16, and makes copies for the others: these are ours there.
+_COPIES_ON_CPU = jax.__version_info__ < (0, 8, 3)
 _CALLS = ("jit", "pjit")
 # A float32 copy that is moved is the copy of the half that is moved.
 _MOVES = ("transpose", "reshape", "broadcast_in_dim", "squeeze", "rev", "slice", "expand_dims")
@@ -99,6 +102,8 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
     jaxpr, core = program.jaxpr, jaxprs()
     if not _multiplies(jaxpr):
         return core.jaxpr_as_fun(program)(*operands), [None] * len(jaxpr.outvars)
+    on_cpu = traced_for() == "cpu"
+    products = not (on_cpu and _COPIES_ON_CPU)
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*program.consts, *operands), strict=True))
     narrow = dict(zip(jaxpr.invars, halves, strict=True))
 
@@ -113,9 +118,9 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
         small, moved = [half_of(v) for v in variables], []
         if primitive.name in _CALLS:
             out, moved = _evaluate(params[INNER], [read(v) for v in variables], small)
-        elif primitive.name in _PRODUCTS and None not in small and small[0].dtype == small[1].dtype:
+        elif products and primitive.name in _PRODUCTS and None not in small and small[0].dtype == small[1].dtype:
             exact: dict[str, Any] = {"preferred_element_type": jnp.dtype("float32")}
-            if traced_for() != "cpu":
+            if not on_cpu:
                 exact["precision"] = None
             out = [primitive.bind(*small, **{**params, **exact})]
         else:
