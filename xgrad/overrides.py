@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .base.missing import missing as _missing
+from .base.missing import close_namespace as _close_namespace
 from .config import Block, settings, state
 from .tensor import Tensor
 
@@ -312,8 +312,4 @@ def attach(tensor: Any) -> None:
     tensor._make_subclass = staticmethod(make_subclass)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from ..base.dtypes import INEXACT
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from ..config import Generated, forward_levels, state
 from ..dispatch import tables
 from ..dispatch.view import view, view_along
@@ -227,4 +227,4 @@ def __dir__() -> list[str]:
     return ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
 
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)
