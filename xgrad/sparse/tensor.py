@@ -27,7 +27,6 @@ from ..dispatch.operator import Operator
 from ..engine.fit import fit
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
-from ..errors import TracedValueError
 from ..ops.sparse.layout_names import named_layout
 from ..ops.sparse.parts import private, same
 from ..tensor import Tensor, blank, from_array, mark
@@ -401,10 +400,8 @@ def distinct(indices: Tensor, size: tuple[Any, ...]) -> tuple[np.ndarray | None,
     if isinstance(array, Tracer):
         raise value_needed(
             array,
-            TracedValueError(
-                "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
-                "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients."
-            ),
+            "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
+            "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients.",
         )
     host = np.asarray(array)
     linear = np.zeros(host.shape[1], np.int64)
