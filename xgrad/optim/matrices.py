@@ -72,7 +72,7 @@ class Adafactor(ByRule):
 
     rule: ClassVar[Rule] = Rule("adafactor", ("step",), lambda h, log: vars(h), _adafactor_coefficients, _adafactor)
     hyper: ClassVar[tuple[str, ...]] = ("lr", "beta2_decay", "d", "weight_decay")
-    tuples: ClassVar[tuple[str, ...]] = ("eps",)
+    tuples: ClassVar[dict[str, tuple[str, ...]]] = {"eps": ("eps1", "eps2")}
     sparse = "Adafactor does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {"foreach": None, "maximize": False}
 
@@ -95,17 +95,13 @@ class Adafactor(ByRule):
         require(d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}")
         require(weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}")
         super().__init__(
-            params,
-            {
-                "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
-                "foreach": foreach, "maximize": maximize,
-            },
+            params, lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach,
+            maximize=maximize,
         )  # fmt: skip
 
     def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        eps1, eps2 = group["eps"]
-        eps1 = float(jnp.finfo(p.dtype).eps) if eps1 is None else eps1
-        return {**super()._hyper(group, p), "eps1": eps1, "eps2": eps2}
+        found = super()._hyper(group, p)
+        return {**found, "eps1": float(jnp.finfo(p.dtype).eps)} if found["eps1"] is None else found
 
     def _are_alike(self, group: dict[str, Any]) -> bool:
         return False
@@ -204,11 +200,8 @@ class Muon(ByRule):
             f"Adjust learning rate function {adjust_lr_fn} is not supported",
         )
         super().__init__(
-            params,
-            {
-                "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
-                "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
-            },
+            params, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
+            ns_coefficients=ns_coefficients, eps=eps, ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn,
         )  # fmt: skip
         for group in self.param_groups:
             for p in group["params"]:
