@@ -309,11 +309,11 @@ def require_not_negative(**values: Any) -> None:
         require(value >= 0.0, f"Invalid {name} value: {value}")
 
 
-def check_lr(lr: Any) -> None:
+def check_lr(lr: Any, text: str = "Invalid learning rate") -> None:
     """Raise `ValueError` for a learning rate below zero, or a tensor with several."""
     if isinstance(lr, Tensor):
         require(lr.numel() == 1, "Tensor lr must be 1-element")
-    require(bool(lr >= 0.0), f"Invalid learning rate: {lr}")
+    require(bool(lr >= 0.0), f"{text}: {lr}")
 
 
 def check_forms(foreach: Any, fused: Any, differentiable: bool) -> None:

@@ -8,16 +8,9 @@ import numpy as np
 
 from ..execution.programs.half import precision_of
 from ..tensor import Tensor
-from .by_rule import ByRule, require
+from .by_rule import ByRule, check_lr, require
 from .optimizer import ParamsT
 from .rule import Rule
-
-
-def _check_lr(lr: Any) -> None:
-    if isinstance(lr, Tensor):
-        require(lr.numel() == 1, "Tensor lr must be 1-element")
-    require(bool(lr >= 0.0), f"Learning rate should be >= 0 but is: {lr}")
-
 
 # ------------------------------------------------------------ Adafactor
 
@@ -88,7 +81,7 @@ class Adafactor(ByRule):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        _check_lr(lr)
+        check_lr(lr, "Learning rate should be >= 0 but is")
         require(beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}")
         require(eps[0] is None or eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}")
         require(eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}")
@@ -192,7 +185,7 @@ class Muon(ByRule):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        _check_lr(lr)
+        check_lr(lr, "Learning rate should be >= 0 but is")
         require(momentum >= 0.0, f"momentum should be >= 0 but is: {momentum}")
         require(weight_decay >= 0.0, f"weight decay should be >= 0 but is: {weight_decay}")
         require(
