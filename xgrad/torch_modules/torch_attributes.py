@@ -16,6 +16,7 @@ from ..base.unsupported import refused
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..nn.conversion import parsed
+from ..nn.modules.utils import _ntuple, _pair, _quadruple, _single, _triple  # noqa: F401 - handed on
 from ..tensor import Tensor
 
 
@@ -236,19 +237,6 @@ class _NoParamDecoratorContextManager(no_grad): ...
 
 
 _DecoratorContextManager = _NoParamDecoratorContextManager
-
-
-def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that makes n equal parts of a value, and a tuple of an iterable."""
-
-    def parse(x: Any) -> tuple[Any, ...]:
-        return tuple(x) if isinstance(x, Iterable) else (x,) * n
-
-    parse.__name__ = name
-    return parse
-
-
-_single, _pair, _triple, _quadruple = (_ntuple(n) for n in (1, 2, 3, 4))
 
 
 _MODES = (
