@@ -17,6 +17,7 @@ except ImportError as _error:
 
 from ..config import state
 from ..optim.hooks import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE, STEP_POST, STEP_PRE, HookedOptimizer
+from ..optim.optimizer import evaluated
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
@@ -233,11 +234,7 @@ class Optimizer(HookedOptimizer):
         loss = None
         functions = {}
         if closure is not None:
-            enabled, state.grad_enabled = state.grad_enabled, not state.inference
-            try:
-                loss = closure()
-            finally:
-                state.grad_enabled = enabled
+            loss = evaluated(closure)
             functions["value_of"] = self._value_of(closure)
             if loss is not None:
                 extra.setdefault("value", loss)
@@ -329,11 +326,7 @@ class Optimizer(HookedOptimizer):
             try:
                 for p, array in zip(params, arrays, strict=True):
                     p._array, p._storage, p._chain, p._cache = array, None, None, None
-                enabled, state.grad_enabled = state.grad_enabled, not state.inference
-                try:
-                    loss = closure()
-                finally:
-                    state.grad_enabled = enabled
+                loss = evaluated(closure)
                 return _array(loss) if isinstance(loss, Tensor) else loss
             finally:
                 for p, attributes in zip(self._params, before):

@@ -12,7 +12,7 @@ from ..config import state as modes
 from ..execution.programs.ahead import expected
 from ..tensor import Tensor
 from . import rule as rules
-from .optimizer import Optimizer, ParamsT
+from .optimizer import Optimizer, ParamsT, evaluated
 from .placing import filled, outside_of_trace, shapes_ahead
 
 
@@ -49,14 +49,7 @@ class ByRule(Optimizer):
 
         closure: evaluates the model again, calls `backward()` and returns the loss, which `step` then returns.
         """
-        loss = None
-        enabled = modes.grad_enabled
-        if closure is not None:
-            modes.grad_enabled = not modes.inference
-            try:
-                loss = closure()
-            finally:
-                modes.grad_enabled = enabled
+        loss = None if closure is None else evaluated(closure)
         self._step_groups(None)
         return loss
 
