@@ -207,11 +207,8 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     Raises `TypeError` for a class that is not a subclass of Tensor.
     """
     _check_class("as_subclass", cls)
-    before, state.overrides_disabled = state.overrides_disabled, True
-    try:
+    with disable_overrides():
         alias = self.alias()
-    finally:
-        state.overrides_disabled = before
     return alias if cls is Tensor or type(alias) is not Tensor else taken_over(alias, cls)
 
 
@@ -221,11 +218,8 @@ def make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> A
     Raises `TypeError` for a class that is not a subclass of Tensor.
     """
     _check_class("_make_subclass", cls)
-    before, state.overrides_disabled = state.overrides_disabled, True
-    try:
+    with disable_overrides():
         leaf = data.detach().requires_grad_(require_grad)
-    finally:
-        state.overrides_disabled = before
     return leaf if cls is Tensor or type(leaf) is not Tensor else taken_over(leaf, cls)
 
 

@@ -15,9 +15,8 @@ try:
 except ImportError as _error:
     raise ImportError('xgrad.interop.optax needs optax: pip install "xgrad[optax]"') from _error
 
-from ..config import state
+from ..config import Recorded, Unrecorded, state
 from ..optim.hooks import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE, STEP_POST, STEP_PRE, HookedOptimizer
-from ..optim.optimizer import evaluated
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
@@ -159,12 +158,9 @@ class Optimizer(HookedOptimizer):
         group.update(params=params, tx=checked(tx))
         if names is not None:
             group["param_names"] = names
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             added = GroupState(group["tx"], params, names)
             self.param_groups.append(ParamGroup(group, added))
-        finally:
-            state.grad_enabled = enabled
         self._states.append(added)
         self._params += params
         self._updates.clear()
@@ -234,7 +230,8 @@ class Optimizer(HookedOptimizer):
         loss = None
         functions = {}
         if closure is not None:
-            loss = evaluated(closure)
+            with Recorded():
+                loss = closure()
             functions["value_of"] = self._value_of(closure)
             if loss is not None:
                 extra.setdefault("value", loss)
@@ -326,7 +323,8 @@ class Optimizer(HookedOptimizer):
             try:
                 for p, array in zip(params, arrays, strict=True):
                     p._array, p._storage, p._chain, p._cache = array, None, None, None
-                loss = evaluated(closure)
+                with Recorded():
+                    loss = closure()
                 return _array(loss) if isinstance(loss, Tensor) else loss
             finally:
                 for p, attributes in zip(self._params, before):

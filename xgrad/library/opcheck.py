@@ -5,7 +5,7 @@ from typing import Any
 
 from ..autograd.backward import grad
 from ..compiler import compile as compiled
-from ..config import state
+from ..config import Unrecorded
 from ..tensor import Tensor
 from ..testing import assert_close
 from .calls import shares, tensors_in
@@ -80,11 +80,8 @@ def _copied(values: list[Any], named: dict[str, Any]) -> tuple[list[Any], dict[s
 
 
 def _unrecorded(run: Callable[[], Any]) -> Any:
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         return run()
-    finally:
-        state.grad_enabled = enabled
 
 
 def _schema(operator: OpOverload, values: list[Any], named: dict[str, Any], close: dict[str, Any]) -> None:

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import jax
 
 from ..base.dtypes import get_default_dtype
+from ..config import Recorded
 from ..config import state as modes
 from ..execution.programs.ahead import expected
 from ..tensor import Tensor
 from . import rule as rules
-from .optimizer import Optimizer, ParamsT, evaluated
+from .optimizer import Optimizer, ParamsT
 from .placing import filled, outside_of_trace, shapes_ahead
 
 
@@ -49,7 +50,10 @@ class ByRule(Optimizer):
 
         closure: evaluates the model again, calls `backward()` and returns the loss, which `step` then returns.
         """
-        loss = None if closure is None else evaluated(closure)
+        loss = None
+        if closure is not None:
+            with Recorded():
+                loss = closure()
         self._step_groups(None)
         return loss
 

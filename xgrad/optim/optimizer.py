@@ -34,15 +34,6 @@ class _Required:
 required: Any = _Required()
 
 
-def evaluated(closure: Callable[[], Any]) -> Any:
-    """Return what a step's closure returns; operations in it are recorded."""
-    enabled, modes.grad_enabled = modes.grad_enabled, not modes.inference
-    try:
-        return closure()
-    finally:
-        modes.grad_enabled = enabled
-
-
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before each step of any optimizer; it may return (args, kwargs)."""
     return register(_global_pre_hooks, hook, EVERYWHERE)

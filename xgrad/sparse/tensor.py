@@ -21,7 +21,7 @@ from jax.experimental.sparse import BCOO
 from ..base import dtype_object, dtypes
 from ..base.devices import device
 from ..base.size import Size, unchecked
-from ..config import state
+from ..config import Unrecorded, state
 from ..dispatch.call import call
 from ..dispatch.operator import Operator
 from ..engine.fit import fit
@@ -347,11 +347,8 @@ def empty(like: SparseTensor, size: tuple[Any, ...], sparse_dim: int | None = No
 
 def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: Callable[..., Any]) -> SparseTensor:
     """Read the elements of a dense tensor at the places `index`, as a sparse tensor."""
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         values = call(gather, (input, index), ())
-    finally:
-        state.grad_enabled = enabled
     return record(name, make(index, values, tuple(input.shape), coalesced), (input,), rule)
 
 
