@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from ..base.tracebacks import shorten
 from ..config import state as modes
 from ..engine.hooks import EVERYWHERE, Hooks, RemovableHandle, register
+from ..nn.parameter import zero_grads
 from ..tensor import Tensor
 from . import checkpoint
 from .hooks import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE, STEP_POST, STEP_PRE, HookedOptimizer
@@ -178,20 +179,7 @@ class Optimizer(HookedOptimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set the gradients of all parameters to None, or, with `set_to_none=False`, to zero in place."""
         for group in self.param_groups:
-            for p in group["params"]:
-                if set_to_none and modes.trace is not None:
-                    p.grad = None  # unread: with and without a gradient the program is the same
-                    continue
-                if p._grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                    continue
-                if p.grad.grad_fn is not None:
-                    p.grad.detach_()
-                else:
-                    p.grad.requires_grad_(False)
-                p.grad.zero_()
+            zero_grads(group["params"], set_to_none)
 
     # ------------------------------------------------------------ groups
 
