@@ -251,8 +251,7 @@ def _free(name: str, names: set[str]) -> str:
 def _entry(name: str, array: Any, path: tuple) -> tuple[dict, Stored]:
     if isinstance(array, Tracer):
         raise value_needed(
-            array,
-            f"save(): {_called(path)} is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value",
+            array, f"save(): {_called(path)} is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value"
         )
     require_here(array, f"saving {_called(path)}")
     host = np.asarray(array, order="C")
