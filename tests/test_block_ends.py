@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 import xgrad
-from xgrad.config import Block, block, narrowing_refused, settings, state
+from xgrad.config import Block, Recorded, Unrecorded, block, narrowing_refused, settings, state
 from xgrad.dispatch.operator_modes import OperatorMode
 from xgrad.execution.runner import runner, suspended, together
 from xgrad.nn.module_hooks import ANY
@@ -59,6 +59,8 @@ BLOCKS = {
     "together": lambda: together("a test"),
     "outside_of_trace": outside_of_trace,
     "narrowing_refused": narrowing_refused,
+    "Unrecorded": Unrecorded,
+    "Recorded": Recorded,
     "Stream": lambda: xgrad.Stream(xgrad.Backend("streams", cost=xgrad.Cost())),
 }
 

@@ -69,8 +69,7 @@ from .base.dtype_object import promote_types as promote_types
 from .base.dtypes import *  # noqa: F403
 from .base.dtypes import set_default_dtype as set_default_dtype
 from .base.meshes import mesh as mesh
-from .base.missing import MissingNameError as _MissingNameError
-from .base.unsupported import unsupported as _unsupported
+from .base.missing import without as _without
 from .base.warn_always import is_warn_always_enabled as is_warn_always_enabled
 from .base.warn_always import set_warn_always as set_warn_always
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
@@ -339,9 +338,7 @@ def _found(name: str) -> _Any:
         functions = _importlib.import_module("xgrad.ops.foreach").FOREACH
         if name in functions:
             return functions[name]
-    if (found := _unsupported("", name)) is not None:
-        return found
-    raise _MissingNameError(__name__, name)
+    return _without(__name__, name)
 
 
 globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error

@@ -12,9 +12,8 @@ import jax
 from . import cpu, cuda
 from .base.declared import registered
 from .base.devices import default_number, device
-from .base.missing import MissingNameError
+from .base.missing import close_namespace as _close_namespace
 from .base.platforms import default_platform, local_devices
-from .base.unsupported import unsupported
 from .random import manual_seed as _manual_seed
 
 __all__ = [
@@ -100,14 +99,4 @@ def get_device_module(device: Any = None) -> Any:
     return cuda if kind in ("cuda", "gpu") else cpu
 
 
-def _found(name: str) -> Any:
-    if (found := unsupported("accelerator", name)) is not None:
-        return found
-    raise MissingNameError(__name__, name)
-
-
-globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_close_namespace(__name__)

@@ -202,6 +202,22 @@ class Block:
         return map(vars(state).update, iter(self._before.pop, None)).__next__
 
 
+class Unrecorded(Block):
+    """A block in which nothing is recorded, for the package's own code: users have `no_grad`, `is_grad_enabled` too."""
+
+    def __enter__(self) -> None:
+        self._before.append({"grad_enabled": state.grad_enabled})
+        state.grad_enabled = False
+
+
+class Recorded(Block):
+    """A block in which operations are recorded, except in inference mode, for the package's own code."""
+
+    def __enter__(self) -> None:
+        self._before.append({"grad_enabled": state.grad_enabled})
+        state.grad_enabled = not state.inference
+
+
 class Generated(Block):
     """A block of a generator, `_block()`: it switches modes, yields, and restores them in a `finally`.
 

@@ -16,9 +16,8 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from .base import dtypes
 from .base.devices import placement_of, require_here
-from .base.missing import MissingNameError
+from .base.missing import close_namespace as _close_namespace
 from .base.platforms import start
-from .base.unsupported import unsupported
 from .errors import PlacementError
 from .ops.create.casts import move
 from .ops.create.from_data import as_tensor
@@ -121,14 +120,4 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return move(tensor, NamedSharding(where.mesh, PartitionSpec()))
 
 
-def _found(name: str) -> Any:
-    if (found := unsupported("distributed", name)) is not None:
-        return found
-    raise MissingNameError(__name__, name)
-
-
-globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_close_namespace(__name__)

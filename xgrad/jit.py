@@ -9,8 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from .base.missing import MissingNameError
-from .base.unsupported import unsupported
+from .base.missing import close_namespace as _close_namespace
 from .nn.module import Module
 
 __all__ = [
@@ -95,15 +94,4 @@ trace_module = trace
 is_tracing = onednn_fusion_enabled = is_scripting
 Attribute: Callable[..., Any] = lambda value, type: value  # noqa: E731
 
-
-def _found(name: str) -> Any:
-    if (found := unsupported("jit", name)) is not None:
-        return found
-    raise MissingNameError(__name__, name)
-
-
-globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_close_namespace(__name__)

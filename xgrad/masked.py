@@ -17,8 +17,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .base import dtypes
-from .base.missing import MissingNameError
-from .base.unsupported import unsupported
+from .base.missing import close_namespace as _close_namespace
 from .dispatch.promotion import wrap_dim, wrap_dims
 from .dispatch.tables import FUNCTIONS
 from .ops.index.masks import truth
@@ -256,14 +255,4 @@ def logaddexp(
     return _plain["logaddexp"](*given).to(input.dtype if dtype is None else dtype)
 
 
-def _found(name: str) -> Any:
-    if (found := unsupported("masked", name)) is not None:
-        return found
-    raise MissingNameError(__name__, name)
-
-
-globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_close_namespace(__name__)

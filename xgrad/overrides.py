@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .base.missing import missing as _missing
+from .base.missing import close_namespace as _close_namespace
 from .config import Block, settings, state
 from .tensor import Tensor
 
@@ -207,11 +207,8 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     Raises `TypeError` for a class that is not a subclass of Tensor.
     """
     _check_class("as_subclass", cls)
-    before, state.overrides_disabled = state.overrides_disabled, True
-    try:
+    with disable_overrides():
         alias = self.alias()
-    finally:
-        state.overrides_disabled = before
     return alias if cls is Tensor or type(alias) is not Tensor else taken_over(alias, cls)
 
 
@@ -221,11 +218,8 @@ def make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> A
     Raises `TypeError` for a class that is not a subclass of Tensor.
     """
     _check_class("_make_subclass", cls)
-    before, state.overrides_disabled = state.overrides_disabled, True
-    try:
+    with disable_overrides():
         leaf = data.detach().requires_grad_(require_grad)
-    finally:
-        state.overrides_disabled = before
     return leaf if cls is Tensor or type(leaf) is not Tensor else taken_over(leaf, cls)
 
 
@@ -312,8 +306,4 @@ def attach(tensor: Any) -> None:
     tensor._make_subclass = staticmethod(make_subclass)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .autograd import profiler as _profiler
 from .autograd.profiler import record_function as record_function
-from .base.missing import missing as _missing
+from .base.missing import close_namespace as _close_namespace
 
 __all__ = [
     "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "tensorboard_trace_handler",
@@ -127,8 +127,4 @@ class profile(_profiler.profile):
             self.on_trace_ready(self)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

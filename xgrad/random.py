@@ -27,7 +27,7 @@ import numpy as np
 from .base import threefry
 from .base.devices import device as device_of
 from .base.jax_compat import Tracer, in_trace
-from .base.missing import missing as _missing
+from .base.missing import close_namespace as _close_namespace
 from .base.platforms import start
 from .config import block, state
 from .errors import TracedValueError
@@ -403,8 +403,4 @@ def draw_again(log: dict[Generator, Any], generator: Generator | None) -> None:
     state.random_log, state.generator = None, generator
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -31,13 +31,7 @@ from .config import forward_levels, state
 from .errors import InferenceTensorError, InplaceViewError
 from .execution.pending import Pending, declared_of
 from .views.chain import ViewChain
-from .views.meta import (
-    CreationMeta,
-    PrimalMeta,
-    ViewMeta,
-    creation_meta_now,
-    propagate_creation_meta,
-)
+from .views.meta import CreationMeta, PrimalMeta, ViewMeta, creation_meta_now, propagate_creation_meta
 from .views.named.arguments import own_dim
 from .views.storage import (
     UNTRACKED,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .base import dtypes
-from .base.missing import missing as _missing
+from .base.missing import close_namespace as _close_namespace
 from .tensor import Size, Tensor
 
 __all__ = ["assert_close"]
@@ -136,8 +136,4 @@ def _array(x: Any) -> np.ndarray | None:
     return np.asarray(x) if isinstance(x, (bool, int, float, complex, np.ndarray, np.generic)) else None
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -1,6 +1,6 @@
 """xgrad.amp: autocast, GradScaler, custom_fwd and custom_bwd, to train in mixed precision (PyTorch: torch.amp)."""
 
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from .autocast_mode import autocast as autocast
 from .autocast_mode import autocast_decorator as autocast_decorator
 from .autocast_mode import is_autocast_available as is_autocast_available
@@ -10,9 +10,4 @@ from .grad_scaler import GradScaler as GradScaler
 
 __all__ = ["GradScaler", "autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

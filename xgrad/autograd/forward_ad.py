@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from ..base.dtypes import INEXACT
-from ..base.missing import missing as _missing
-from ..config import Generated, forward_levels, state
+from ..base.missing import close_namespace as _close_namespace
+from ..config import Generated, Recorded, forward_levels, state
 from ..dispatch import tables
 from ..dispatch.view import view, view_along
 from ..engine.placement import zeros
@@ -187,11 +187,8 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     if whole or any(isinstance(step, _BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):
         return tangent.to(dtype, copy=True)
     root = zeros(mine.root_shape, mine.root_dtype if dtype == mine.dtype else dtype, place_of(tensor._held()))
-    enabled, state.grad_enabled = state.grad_enabled, not state.inference  # else it could not be written in grad mode
-    try:
+    with Recorded():  # else it could not be written in grad mode
         copy = view_along(from_array(root), mine, "AsStridedBackward0")
-    finally:
-        state.grad_enabled = enabled
     return copy.copy_(tangent)
 
 
@@ -227,4 +224,4 @@ def __dir__() -> list[str]:
     return ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
 
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from ..engine import node as _node
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.hooks import RemovableHandle
@@ -122,8 +122,4 @@ def _engine_run_backward(t_outputs: Sequence[Tensor | GradientEdge], *args: Any,
     return ExecutionEngine.run_backward(t_outputs, *args, **kwargs)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -15,6 +15,7 @@ from jax import lax
 
 from ..base.jax_compat import jaxprs
 from ..execution.programs.masking import extreme
+from ..execution.programs.parts import run_equation
 
 __all__ = ["rewrite", "scatter_as_product", "stablehlo", "tiles"]
 
@@ -52,12 +53,7 @@ def _evaluated(closed: Any, operands: Any, rules: Mapping[str, Rule]) -> list[An
         out = None if rule is None else rule(eqn.params, *given)
         if out is None:
             params = {name: _within(value, rules) for name, value in eqn.params.items()}
-            own = jaxpr.replace(
-                constvars=[], invars=[v for v in eqn.invars if not isinstance(v, core.Literal)],
-                outvars=eqn.outvars, eqns=[eqn.replace(params=params)],
-            )  # fmt: skip
-            own = own.replace(invars=[*dict.fromkeys(own.invars)])
-            out = core.jaxpr_as_fun(core.ClosedJaxpr(own, []))(*map(read, own.invars))
+            out = run_equation(jaxpr, eqn.replace(params=params), values)
         values.update(zip(eqn.outvars, out if isinstance(out, (list, tuple)) else [out], strict=True))
     return [*map(read, jaxpr.outvars)]
 

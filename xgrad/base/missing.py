@@ -6,10 +6,11 @@ It is all looked up when the error is shown, so that `hasattr`, which asks for m
 
 import difflib
 import sys
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+from .unsupported import unsupported
 
 _MEMORY = "Ask JAX: jax.local_devices()[0].memory_stats()."
 _DEVICES = "The devices are those that JAX sees: xgrad.devices() lists them, x.to('cuda') or x.to('tpu') names one."
@@ -72,19 +73,28 @@ class MissingNameError(AttributeError):
         return _text(self._module, self._asked)
 
 
-def missing(module: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a namespace whose namesake in PyTorch may have more names.
+def close_namespace(module: str) -> None:
+    """Have `dir()` of a module show its `__all__`, where it has one, and `without` answer for the names that it lacks.
+
+    Type checkers do not see this `__getattr__`: a misspelt name is an error to them.
+    """
+    namespace = vars(sys.modules[module])
+    namespace["__getattr__"] = partial(without, module)
+    if "__all__" in namespace:
+        namespace["__dir__"] = lambda: sorted(namespace["__all__"])
+
+
+def without(module: str, name: str) -> Any:
+    """Return what stands for a name that a module does not support, and raise `MissingNameError` for any other one.
 
     >>> import xgrad
     >>> xgrad.linalg.svdd
     Traceback (most recent call last):
     xgrad.base.missing.MissingNameError: module 'xgrad.linalg' has no attribute 'svdd'. Did you mean svd?
     """
-
-    def refused(name: str) -> Any:
-        raise MissingNameError(module, name)
-
-    return refused
+    if (found := unsupported(module.partition(".")[2], name)) is not None:
+        return found
+    raise MissingNameError(module, name)
 
 
 @cache

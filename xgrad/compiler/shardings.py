@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from ..base.devices import device, kept, placement_of, same_placement, settled
 from ..base.meshes import mesh
-from ..config import state
+from ..config import Unrecorded, state
 from ..errors import PlacementError
 from ..execution.pending import declared_of, quietly
 from ..ops.create.casts import move
@@ -177,11 +177,8 @@ def put_out(shardings: Shardings, value: Any) -> tuple[Any, list[tuple[Tensor, A
 def _left(tensor: Tensor, where: Any) -> Tensor:
     if tensor._grad_fn is not None:
         return move(tensor, where)
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         return move(tensor, where).requires_grad_(tensor._requires_grad)
-    finally:
-        state.grad_enabled = enabled
 
 
 # -- shardings of storages and gradients ------------------------------------------------------------------------------

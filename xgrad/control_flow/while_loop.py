@@ -8,7 +8,7 @@ from jax import lax
 
 from ..batching.batched_tensor import remove_batch, wrap
 from ..batching.trees import flatten, unflatten
-from ..config import state
+from ..config import Unrecorded, state
 from ..dispatch.tables import FUNCTIONS
 from ..interop.jax import from_jax
 from ..tensor import Tensor, from_array
@@ -142,15 +142,12 @@ def _in_program(cond_fn: Any, body_fn: Any, carried: Any, structure: Any) -> Any
         return over
 
     ends, step = of(cond_fn), of(body_fn)
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         arrays = lax.while_loop(
             lambda arrays: ends(arrays)._read(),
             lambda arrays: tuple(t._read() for t in _leaves(body_fn, step(arrays))[0]),
             tuple(t._read() for t in start),
         )
-    finally:
-        state.grad_enabled = enabled
     return unflatten(structure, [from_array(a) for a in arrays])
 
 

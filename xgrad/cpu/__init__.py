@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from . import amp as amp
 
 __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
@@ -30,8 +30,4 @@ def synchronize(device: Any = None) -> None:
     jax.block_until_ready(jax.live_arrays("cpu"))
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

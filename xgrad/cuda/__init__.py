@@ -12,9 +12,8 @@ from ..base.devices import default_number as _default_number
 from ..base.devices import device as _device
 from ..base.devices import placement_of
 from ..base.devices import set_default_device as _set_default_device
-from ..base.missing import MissingNameError
+from ..base.missing import without
 from ..base.platforms import local_devices as _local_devices
-from ..base.unsupported import unsupported
 from ..ops.create import constructors as _constructors
 from ..random import get_rng_state as _get_rng_state
 from ..random import manual_seed as _manual_seed
@@ -183,9 +182,7 @@ reset_max_memory_allocated = reset_peak_memory_stats
 def _found(name: str) -> Any:
     if name.endswith("Tensor") and hasattr(_constructors, name):
         return _constructors.on_cuda(name)
-    if (found := unsupported("cuda", name)) is not None:
-        return found
-    raise MissingNameError(__name__, name)
+    return without(__name__, name)
 
 
 globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error

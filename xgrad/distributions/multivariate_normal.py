@@ -26,7 +26,61 @@ def factor_of_inverse(matrix: Tensor) -> Tensor:
     return FUNCTIONS["linalg"]["solve_triangular"](lower, eye, upper=False)
 
 
-class MultivariateNormal(Distribution):
+class OfCovariance(Distribution):
+    """The base class of distributions that take a covariance of vectors, its inverse, or its lower Cholesky factor.
+
+    The others are computed when they are asked for.
+    """
+
+    _unbroadcasted_scale_tril: Any
+
+    @staticmethod
+    def _only_given(
+        covariance_matrix: Tensor | None, precision_matrix: Tensor | None, scale_tril: Tensor | None,
+        error: type[Exception],
+    ) -> tuple[str, Tensor]:  # fmt: skip
+        """Return the matrix that is given, and its name.  Raises `error` unless it is one of the three."""
+        matrices = {
+            "covariance_matrix": covariance_matrix, "scale_tril": scale_tril, "precision_matrix": precision_matrix,
+        }  # fmt: skip
+        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
+        if len(given) != 1:
+            raise error("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        return given[0]
+
+    def _find_factor(self) -> None:
+        own = vars(self)
+        if "scale_tril" in own:
+            self._unbroadcasted_scale_tril = own["scale_tril"]
+        elif "covariance_matrix" in own:
+            self._unbroadcasted_scale_tril = FUNCTIONS["linalg"]["cholesky"](own["covariance_matrix"])
+        else:
+            self._unbroadcasted_scale_tril = factor_of_inverse(own["precision_matrix"])
+
+    def _expand_rest(self, new: Any, shape: Any) -> None:
+        factor = self._unbroadcasted_scale_tril
+        new._unbroadcasted_scale_tril = factor.expand((*shape, *factor.shape[-2:]))
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The lower Cholesky factor of the vectors' covariance."""
+        return self._unbroadcasted_scale_tril
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance of the vectors."""
+        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the vectors' covariance."""
+        return T["cholesky_inverse"](self._unbroadcasted_scale_tril)
+
+    def _half_log_det(self) -> Tensor:
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+class MultivariateNormal(OfCovariance):
     """The normal distribution of vectors, of one of: covariance, precision, lower Cholesky factor of the covariance.
 
     Raises `ValueError` unless exactly one is given, and for a `loc` without dimensions.
@@ -54,13 +108,7 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        matrices = {
-            "covariance_matrix": covariance_matrix, "scale_tril": scale_tril, "precision_matrix": precision_matrix,
-        }  # fmt: skip
-        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given
+        name, matrix = self._only_given(covariance_matrix, precision_matrix, scale_tril, ValueError)
         if matrix.dim() < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
         batch = Size(T["broadcast_shapes"](matrix.shape[:-2], loc.shape[:-1]))
@@ -68,34 +116,6 @@ class MultivariateNormal(Distribution):
         self.loc: Any = loc.expand((*batch, *loc.shape[-1:]))
         super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
         self._find_factor()
-
-    def _find_factor(self) -> None:
-        own = vars(self)
-        if "scale_tril" in own:
-            self._unbroadcasted_scale_tril = own["scale_tril"]
-        elif "covariance_matrix" in own:
-            self._unbroadcasted_scale_tril = FUNCTIONS["linalg"]["cholesky"](own["covariance_matrix"])
-        else:
-            self._unbroadcasted_scale_tril = factor_of_inverse(own["precision_matrix"])
-
-    def _expand_rest(self, new: Any, shape: Any) -> None:
-        factor = self._unbroadcasted_scale_tril
-        new._unbroadcasted_scale_tril = factor.expand((*shape, *factor.shape[-2:]))
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The lower Cholesky factor of the covariance."""
-        return self._unbroadcasted_scale_tril
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance."""
-        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        return T["cholesky_inverse"](self._unbroadcasted_scale_tril)
 
     @property
     def mean(self) -> Tensor:
@@ -108,9 +128,6 @@ class MultivariateNormal(Distribution):
     @property
     def variance(self) -> Tensor:
         return self._unbroadcasted_scale_tril.pow(2).sum(-1)
-
-    def _half_log_det(self) -> Tensor:
-        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         drawn = like(self.loc, self._extended_shape(sample_shape), "randn")

@@ -10,7 +10,7 @@ import numpy as np
 from ..base.dtype_info import finfo
 from ..base.jax_compat import Tracer
 from ..base.size import Size
-from ..config import settings, state
+from ..config import Recorded, Unrecorded, settings, state
 from ..dispatch.call import call
 from ..dispatch.operator import Operator
 from ..dispatch.tables import FUNCTIONS
@@ -31,11 +31,8 @@ class lazy_property:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        enabled, state.grad_enabled = state.grad_enabled, not state.inference
-        try:
+        with Recorded():
             value = self.wrapped(instance)
-        finally:
-            state.grad_enabled = enabled
         setattr(instance, self.wrapped.__name__, value)
         return value
 
@@ -45,11 +42,8 @@ def without_grad(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             return function(*args, **options)
-        finally:
-            state.grad_enabled = enabled
 
     return call
 

@@ -12,13 +12,13 @@ from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
 from .gamma import Chi2
-from .multivariate_normal import factor_of_inverse
-from .utils import T, lazy_property, like, value_is_traced, without_grad
+from .multivariate_normal import OfCovariance
+from .utils import T, like, value_is_traced, without_grad
 
 __all__ = ["Wishart"]
 
 
-class Wishart(ExponentialFamily):
+class Wishart(OfCovariance, ExponentialFamily):
     """The distribution of Σ xᵢ·xᵢᵀ for df normal vectors x with mean 0, for any real df above their length less 1.
 
     The covariance of the vectors is one of: covariance, precision, lower Cholesky factor of the covariance.
@@ -46,13 +46,7 @@ class Wishart(ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        matrices = {
-            "covariance_matrix": covariance_matrix, "scale_tril": scale_tril, "precision_matrix": precision_matrix,
-        }  # fmt: skip
-        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
-        if len(given) != 1:
-            raise AssertionError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given
+        name, matrix = self._only_given(covariance_matrix, precision_matrix, scale_tril, AssertionError)
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
         if not isinstance(df, Tensor):
@@ -62,12 +56,7 @@ class Wishart(ExponentialFamily):
         self._check_degrees(df, matrix.shape[-1])
         vars(self)[name] = matrix.expand((*batch, *matrix.shape[-2:]))
         super().__init__(batch, matrix.shape[-2:], validate_args=validate_args)
-        if name == "scale_tril":
-            self._factor: Any = vars(self)[name]
-        elif name == "covariance_matrix":
-            self._factor = FUNCTIONS["linalg"]["cholesky"](vars(self)[name])
-        else:
-            self._factor = factor_of_inverse(vars(self)[name])
+        self._find_factor()
 
     @without_grad
     def _check_degrees(self, df: Tensor, n: int) -> None:
@@ -82,9 +71,6 @@ class Wishart(ExponentialFamily):
                 stacklevel=4,
             )
 
-    def _expand_rest(self, new: Any, shape: Any) -> None:
-        new._factor = self._factor.expand((*shape, *self._event_shape))
-
     @property
     def arg_constraints(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The constraints on parameters; the constraint on df depends on the size of the matrices."""
@@ -92,21 +78,6 @@ class Wishart(ExponentialFamily):
             "covariance_matrix": constraints.positive_definite, "precision_matrix": constraints.positive_definite,
             "scale_tril": constraints.lower_cholesky, "df": constraints.greater_than(self._event_shape[-1] - 1),
         }  # fmt: skip
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        """The lower Cholesky factor of the vectors' covariance."""
-        return self._factor
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance of the vectors."""
-        return self._factor @ self._factor.mT
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the vectors' covariance."""
-        return T["cholesky_inverse"](self._factor)
 
     def _scaled(self, factor: Tensor) -> Tensor:
         return factor.unsqueeze(-1).unsqueeze(-1) * self.covariance_matrix
@@ -133,8 +104,8 @@ class Wishart(ExponentialFamily):
         n, df = self._event_shape[-1], self.df
         degrees = df.unsqueeze(-1) - T["arange"](n, dtype=df.dtype, device=df.device)
         diagonal = Chi2(degrees, validate_args=False).rsample(sample_shape).sqrt().clamp(min=finfo(df.dtype).eps)
-        below = like(self._factor, self._extended_shape(sample_shape), "randn").tril(-1)
-        factor = self._factor @ (below + T["diag_embed"](diagonal))
+        below = like(self._unbroadcasted_scale_tril, self._extended_shape(sample_shape), "randn").tril(-1)
+        factor = self._unbroadcasted_scale_tril @ (below + T["diag_embed"](diagonal))
         return factor @ factor.mT
 
     def rsample(self, sample_shape: Sequence[int] = (), max_try_correction: int | None = None) -> Tensor:
@@ -160,14 +131,11 @@ class Wishart(ExponentialFamily):
     def _definite(self, drawn: Tensor) -> Tensor:
         return self.support.check(drawn)
 
-    def _half_log_det(self) -> Tensor:
-        return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
     def log_prob(self, value: Tensor) -> Tensor:
         self._checked(value)
         df, n = self.df, self._event_shape[-1]
-        shape = T["broadcast_shapes"](value.shape, self._factor.shape)
-        solved = T["cholesky_solve"](value.expand(shape), self._factor.expand(shape))
+        shape = T["broadcast_shapes"](value.shape, self._unbroadcasted_scale_tril.shape)
+        solved = T["cholesky_solve"](value.expand(shape), self._unbroadcasted_scale_tril.expand(shape))
         norm = df * (n * math.log(2) / 2 + self._half_log_det()) + T["mvlgamma"](df / 2, n)
         log_det = FUNCTIONS["linalg"]["slogdet"](value)[1]
         return (df - n - 1) / 2 * log_det - solved.diagonal(dim1=-2, dim2=-1).sum(-1) / 2 - norm

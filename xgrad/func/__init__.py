@@ -1,6 +1,6 @@
 """xgrad.func, as torch.func: vmap, grad, vjp, jvp, Jacobians, and modules as functions of their parameters."""
 
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from .derivatives import grad as grad
 from .derivatives import grad_and_value as grad_and_value
 from .derivatives import jvp as jvp
@@ -19,9 +19,4 @@ __all__ = [
     "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -17,12 +17,12 @@ from ..tensor import Tensor
 from .stand_ins import (
     Targets,
     at_innermost,
-    enter_transform,
     leave_inference,
     modes_now,
     outside,
     requires_grad_below,
     stand_in,
+    transform,
 )
 
 
@@ -103,9 +103,7 @@ def grad_and_value(
 def _grad_and_value(func: Callable, argnums: Any, has_aux: bool, args: tuple, kwargs: dict) -> tuple[Any, Any]:
     where = "grad_and_value(f)(*args)"
     leaves, structure = flatten(chosen(args, argnums))
-    modes = modes_now()
-    try:
-        outer = enter_transform()
+    with transform() as outer:
         targets = Targets(leaves, outer)
         result = func(*replaced(args, unflatten(structure, targets.tensors), argnums), **kwargs)
         output, aux = _with_aux(result, has_aux, where)
@@ -118,10 +116,6 @@ def _grad_and_value(func: Callable, argnums: Any, has_aux: bool, args: tuple, kw
             )
         create = outer and targets.elsewhere([output])
         found = targets.gradients([output], None, create, create)
-    finally:
-        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
-        if modes[1]:
-            state.forward_level, state.outer_forward_levels = modes[4:]
     keep = _keeper(targets, outer)
     value = keep(output)
     return unflatten(structure, found), (value, map_tensors(keep, aux)) if has_aux else value
@@ -153,9 +147,7 @@ def vjp_of(
     """`vjp` with respect to some of the primals (`argnums` None: all)."""
     where = "vjp(f, *primals)"
     leaves, structure = flatten(primals if argnums is None else chosen(primals, argnums))
-    modes = modes_now()
-    try:
-        outer = enter_transform()
+    with transform() as outer:
         targets = Targets(leaves, outer)
         inner = unflatten(structure, targets.tensors)
         result = func(*(inner if argnums is None else replaced(primals, inner, argnums)))
@@ -168,10 +160,6 @@ def vjp_of(
                     "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
                     f"{output.dtype.name}"
                 )
-    finally:
-        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
-        if modes[1]:
-            state.forward_level, state.outer_forward_levels = modes[4:]
     recorded = targets.elsewhere(outputs)
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -184,14 +172,8 @@ def vjp_of(
             )
         if create_graph is None:
             create_graph = state.grad_enabled and (recorded or any(requires_grad_below(g) for g in given))
-        modes = modes_now()
-        try:
-            enter_transform()
+        with transform():
             found = targets.gradients(outputs, given, retain_graph, create_graph)
-        finally:
-            state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
-            if modes[1]:
-                state.forward_level, state.outer_forward_levels = modes[4:]
         return unflatten(structure, found)
 
     keep = _keeper(targets, outer)
@@ -312,15 +294,9 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     output, pull = vjp(func, *primals)
     outputs, made = flatten(output)
     leaves, structure = flatten(primals)
-    modes = modes_now()
-    try:
-        enter_transform()
+    with transform():
         cotangents = Targets([o.detach().new_zeros(o.shape) for o in outputs], False)
         gradients = flatten(pull(unflatten(made, cotangents.tensors), create_graph=True))[0]
-    finally:
-        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
-        if modes[1]:
-            state.forward_level, state.outer_forward_levels = modes[4:]
 
     def push(*tangents: Any) -> Any:
         """Return the tangents of the outputs for tangents of the primals."""
@@ -338,13 +314,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                         "corresponding primal."
                     )
         create = state.grad_enabled and (any(requires_grad_below(t) for t in given) or cotangents.elsewhere(gradients))
-        modes = modes_now()
-        try:
-            enter_transform()
+        with transform():
             return unflatten(made, cotangents.gradients(gradients, given, True, create))
-        finally:
-            state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
-            if modes[1]:
-                state.forward_level, state.outer_forward_levels = modes[4:]
 
     return output, push

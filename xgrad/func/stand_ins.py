@@ -5,14 +5,14 @@ node, which leads to that tensor if it requires grad, and else nowhere.  So a gr
 `create_graph` is differentiable with respect to the tensor, and nothing else of the transform shows outside.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..autograd.backward import grad
 from ..autograd.grad_mode import inference_mode
 from ..base.dtypes import INEXACT
 from ..batching.batched_tensor import BatchedTensor, wrap
-from ..config import state
+from ..config import block, state
 from ..engine.arithmetic import Arithmetic
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.node import InputMetadata, Node, wire
@@ -137,10 +137,6 @@ def outside(tensor: Tensor, kept: bool) -> Tensor:
     return out
 
 
-# A transform restores the modes in a `finally`, by assignments: the end of a `with` block may be interrupted before it
-# begins.
-
-
 def modes_now() -> tuple[Any, ...]:
     """Return the modes that a transform switches: number of transforms, inference and grad mode, forward levels."""
     return (
@@ -155,10 +151,17 @@ def leave_inference() -> None:
         inference_mode(False).__enter__()
 
 
-def enter_transform() -> bool:
-    """Record gradients from now on, and refuse `backward()`; return True if they were recorded before."""
+@block
+def transform() -> Iterator[bool]:
+    """Record gradients within the block, and refuse `backward()`; give True if they were recorded before."""
+    modes = modes_now()
     outer = state.grad_enabled
-    state.transforms += 1
-    leave_inference()
-    state.grad_enabled = True
-    return outer
+    try:
+        state.transforms += 1
+        leave_inference()
+        state.grad_enabled = True
+        yield outer
+    finally:
+        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
+        if modes[1]:
+            state.forward_level, state.outer_forward_levels = modes[4:]

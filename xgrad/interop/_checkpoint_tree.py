@@ -19,7 +19,6 @@ import jax
 import numpy as np
 
 from ..base import dtypes
-from ..errors import TracedValueError
 from ..random import Generator, is_key
 from ..tensor import Tensor
 from ..views.storage import Tracer, value_needed
@@ -142,10 +141,7 @@ def _stored(leaf: Any, path: Path) -> Any:
 
 def _stored_array(array: jax.Array, path: Path) -> Any:
     if isinstance(array, Tracer):
-        raise value_needed(
-            array,
-            TracedValueError(f"'{name_of(path)}' is being traced (inside jax.jit, jax.vmap or jax.grad): no value"),
-        )
+        raise value_needed(array, f"'{name_of(path)}' is being traced (inside jax.jit, jax.vmap or jax.grad): no value")
     if is_key(array):
         array = jax.random.key_data(array)
     if not array.size:

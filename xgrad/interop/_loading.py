@@ -6,7 +6,7 @@ Callers check all tensors before they write the first: so a tensor that refuses 
 from collections.abc import Iterable
 from typing import Any
 
-from ..config import state
+from ..config import Unrecorded, state
 from ..errors import InferenceTensorError, OverlapError
 from ..tensor import Tensor, from_foreign
 from ..views.storage import place_of
@@ -25,12 +25,9 @@ def check_writable(name: str, tensor: Tensor) -> None:
 
 def write_all(pairs: Iterable[tuple[Tensor, Any]]) -> None:
     """Write each array, of the same shape, dtype and sharding, into its tensor: storages stay, versions rise."""
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         for tensor, array in pairs:
             tensor.copy_(from_foreign(array))
-    finally:
-        state.grad_enabled = enabled
 
 
 def home_of(tensor: Tensor) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..config import state
+from ..config import Unrecorded, state
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..random import is_key
@@ -100,11 +100,8 @@ class Cell:
             if tensor._placed() == new._placed():
                 tensor._write(array)
                 return
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             tensor.copy_(new.detach())
-        finally:
-            state.grad_enabled = enabled
 
     def _twin(self, array: Any) -> "_Replayed":
         return _Replayed(array)
@@ -188,12 +185,9 @@ class Wrapped(Part):
             its.training = mine.training
         for mine, its in zip(self.parameters(), new.parameters(), strict=True):
             its.requires_grad = mine.requires_grad
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             for mine, its in zip(self.buffers(), new.buffers(), strict=True):
                 its.data = mine.detach().clone()
-        finally:
-            state.grad_enabled = enabled
         for name, hooks in self.__dict__.items():
             if name.startswith(("_forward_", "_backward_")):
                 getattr(new, name).update(hooks)

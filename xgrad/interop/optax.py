@@ -15,8 +15,8 @@ try:
 except ImportError as _error:
     raise ImportError('xgrad.interop.optax needs optax: pip install "xgrad[optax]"') from _error
 
-from ..config import state
-from ..engine.hooks import Hooks, RemovableHandle, register
+from ..config import Recorded, Unrecorded, state
+from ..optim.hooks import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE, STEP_POST, STEP_PRE, HookedOptimizer
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
@@ -29,7 +29,7 @@ __all__ = ["Optimizer"]
 _MOST = 16  # patterns of parameters with and without a gradient
 
 
-class Optimizer:
+class Optimizer(HookedOptimizer):
     """Steps of an optax transformation on tensors, in place, from their `.grad`.
 
     params: an iterable of tensors, of (name, tensor) pairs such as `module.named_parameters()`, or of dictionaries,
@@ -84,7 +84,7 @@ class Optimizer:
     """
 
     # The attributes that a compiled function guards: other groups and hooks need another trace.
-    __xgrad_guards__: frozenset[str] = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
+    __xgrad_guards__: frozenset[str] = frozenset({"_structure", STEP_PRE, STEP_POST})
     _unless: Any = None  # within a compiled step of a GradScaler: above zero if gradients are inf or NaN
 
     def __init__(self, params: Iterable[Any], tx: Any = None) -> None:
@@ -100,9 +100,7 @@ class Optimizer:
         self._params: list[Tensor] = []  # of all groups
         self._structure = object()
         self._updates: dict[tuple[bool, ...], list[tuple[Update, list[int] | None]]] = {}
-        self._step_pre_hooks, self._step_post_hooks = Hooks(), Hooks()
-        self._state_dict_pre_hooks, self._state_dict_post_hooks = Hooks(), Hooks()
-        self._load_state_dict_pre_hooks, self._load_state_dict_post_hooks = Hooks(), Hooks()
+        self._make_hooks()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -160,12 +158,9 @@ class Optimizer:
         group.update(params=params, tx=checked(tx))
         if names is not None:
             group["param_names"] = names
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             added = GroupState(group["tx"], params, names)
             self.param_groups.append(ParamGroup(group, added))
-        finally:
-            state.grad_enabled = enabled
         self._states.append(added)
         self._params += params
         self._updates.clear()
@@ -213,10 +208,11 @@ class Optimizer:
         >>> x
         tensor([ 2.0000, -1.5000], requires_grad=True)
         """
-        if not self._step_pre_hooks and not self._step_post_hooks:
+        own, after = self.__dict__[STEP_PRE], self.__dict__[STEP_POST]
+        if not own and not after:
             return self._step(closure, **extra)
         args: tuple = (self,) if closure is None else (self, closure)
-        for hook in [*self._step_pre_hooks.values()]:
+        for hook in [*own.values()]:
             result = hook(self, args, extra)
             if result is not None:
                 if not isinstance(result, tuple) or len(result) != 2:
@@ -226,7 +222,7 @@ class Optimizer:
                     )
                 args, extra = result
         out = type(self)._step(*args, **extra)
-        for hook in [*self._step_post_hooks.values()]:
+        for hook in [*after.values()]:
             hook(self, args, extra)
         return out
 
@@ -234,11 +230,8 @@ class Optimizer:
         loss = None
         functions = {}
         if closure is not None:
-            enabled, state.grad_enabled = state.grad_enabled, not state.inference
-            try:
+            with Recorded():
                 loss = closure()
-            finally:
-                state.grad_enabled = enabled
             functions["value_of"] = self._value_of(closure)
             if loss is not None:
                 extra.setdefault("value", loss)
@@ -291,7 +284,7 @@ class Optimizer:
 
     def _unskippable(self) -> str:
         """Return why a compiled step can't be skipped by a value; "" if it can."""
-        if self._step_pre_hooks or self._step_post_hooks:
+        if self.__dict__[STEP_PRE] or self.__dict__[STEP_POST]:
             return "this Optimizer has step hooks, which Python runs"
         if type(self).step is not Optimizer.step or "step" in vars(self):
             return f"{type(self).__name__} has a step of your own, which Python runs"
@@ -330,11 +323,8 @@ class Optimizer:
             try:
                 for p, array in zip(params, arrays, strict=True):
                     p._array, p._storage, p._chain, p._cache = array, None, None, None
-                enabled, state.grad_enabled = state.grad_enabled, not state.inference
-                try:
+                with Recorded():
                     loss = closure()
-                finally:
-                    state.grad_enabled = enabled
                 return _array(loss) if isinstance(loss, Tensor) else loss
             finally:
                 for p, attributes in zip(self._params, before):
@@ -342,32 +332,6 @@ class Optimizer:
                     p.__dict__.update(attributes)
 
         return value_of
-
-    # ------------------------------------------------------------ hooks
-
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs) in their place."""
-        return register(self._step_pre_hooks, hook)
-
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` after each step."""
-        return register(self._step_post_hooks, hook)
-
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` before `state_dict` is made."""
-        return _registered(self._state_dict_pre_hooks, hook, prepend)
-
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` with the new dictionary; it may return another one."""
-        return _registered(self._state_dict_post_hooks, hook, prepend)
-
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` with a shallow copy before it is loaded; it may return another one."""
-        return _registered(self._load_state_dict_pre_hooks, hook, prepend)
-
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` after a state was loaded."""
-        return _registered(self._load_state_dict_post_hooks, hook, prepend)
 
     # ------------------------------------------------------------ the state
 
@@ -399,13 +363,8 @@ class Optimizer:
         >>> xgrad.interop.optax.Optimizer([("w", w)], tx).state_dict()["param_groups"]
         [{'params': [0], 'param_names': ['w'], 'learning_rate': 0.1, 'momentum': 0.9}]
         """
-        for hook in [*self._state_dict_pre_hooks.values()]:
-            hook(self)
-        saved: Any = _optax_state_dict.saved(self.param_groups, self._states)
-        for hook in [*self._state_dict_post_hooks.values()]:
-            result = hook(self, saved)
-            saved = saved if result is None else result
-        return saved
+        self._call_hooks(SAVE_PRE)
+        return self._changed_by_hooks(SAVE_POST, _optax_state_dict.saved(self.param_groups, self._states))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a result of `state_dict`, from an optimizer with the same groups.
@@ -414,22 +373,9 @@ class Optimizer:
         `ValueError` for other groups, and `RuntimeError` for keys that are missing or unexpected and for shapes and
         dtypes that differ, and names all of them; nothing has been changed then.
         """
-        state_dict = dict(state_dict)
-        for hook in [*self._load_state_dict_pre_hooks.values()]:
-            result = hook(self, state_dict)
-            state_dict = state_dict if result is None else result
+        state_dict = self._changed_by_hooks(LOAD_PRE, dict(state_dict))
         _optax_state_dict.load(self.param_groups, self._states, state_dict)
-        for hook in [*self._load_state_dict_post_hooks.values()]:
-            hook(self)
-
-
-def _registered(hooks: Hooks, hook: Callable, prepend: bool) -> RemovableHandle:
-    handle = register(hooks, hook)
-    if prepend:
-        others = {key: value for key, value in hooks.items() if key != handle.id}
-        hooks.clear()
-        hooks.update({handle.id: hook, **others})
-    return handle
+        self._call_hooks(LOAD_POST)
 
 
 def _devices(param: Tensor) -> frozenset:

@@ -17,7 +17,7 @@ from jax.sharding import Sharding
 
 from ..base import dtypes
 from ..base.devices import placement_of, settled
-from ..errors import DtypeDisabledError, PlacementError, TracedValueError
+from ..errors import DtypeDisabledError, PlacementError
 from ..execution.runner import transferred
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
@@ -136,9 +136,7 @@ def _check_saved(name: Any, tensor: Any) -> None:
         raise TypeError(f"'{name}' is of dtype {tensor.dtype.name}, which the format does not know")
     array = tensor._read()
     if isinstance(array, Tracer):
-        raise value_needed(
-            array, TracedValueError(f"'{name}' is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value")
-        )
+        raise value_needed(array, f"'{name}' is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value")
     if not array.is_fully_addressable:
         raise RuntimeError(
             f"'{name}' is spread over several hosts ({array.sharding}): save with xgrad.interop.orbax, or gather it "

@@ -14,7 +14,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.devices import placement_of, same_placement, settled
 from ..base.platforms import start
-from ..errors import DtypeDisabledError, TracedValueError
+from ..errors import DtypeDisabledError
 from ..execution.runner import transferred
 from ..nn.parameter import Parameter
 from ..tensor import Tensor, from_foreign
@@ -273,10 +273,8 @@ def _to_torch(source: Tensor, name: str, copy: bool | None, known: dict) -> Any:
         if isinstance(array, Tracer):
             raise value_needed(
                 array,
-                TracedValueError(
-                    f"{called(name)}a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad) has no value "
-                    "for torch. Return it, and convert it outside."
-                ),
+                f"{called(name)}a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad) has no value "
+                "for torch. Return it, and convert it outside.",
             )
         tensor, shares = _exported(array, name)
         if copy is False and not shares:

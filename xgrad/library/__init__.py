@@ -17,7 +17,7 @@ Source: PyTorch's `torch.library`.
 
 from typing import Any, NoReturn
 
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from .custom_op import CustomOpDef as CustomOpDef
 from .custom_op import custom_op as custom_op
 from .infer_schema import infer_schema as infer_schema
@@ -69,9 +69,4 @@ def fallthrough_kernel() -> NoReturn:
     raise NotImplementedError("fallthrough_kernel() should never be called.")
 
 
-__getattr__ = _missing(__name__)
-
-
-def __dir__() -> list[str]:
-    """Return the names that users may use."""
-    return __all__
+_close_namespace(__name__)

@@ -32,13 +32,13 @@ def _filled(value: Any, found: Any) -> Any:
     return value
 
 
-def only(value: Any, found: Any) -> Any:
-    """Return `value` with `found` at the places, and None for all that is not a tensor: dimensions, or gradients."""
+def only(value: Any, found: Any, other: Any = None) -> Any:
+    """Return `value` with `found` at the places, and `other` for all that is not a tensor."""
     if isinstance(value, _Place):
         return found[value]
     if isinstance(value, (list, tuple)) and _has_place(value):
-        return type(value)([only(v, found) for v in value])
-    return None
+        return type(value)([only(v, found, other) for v in value])
+    return other
 
 
 def _has_place(value: Any) -> bool:
@@ -112,15 +112,6 @@ class Call:
                 else "Expected the return from backward to be of the same structure as the inputs. Got: a "
                 f"{type(gradient).__name__} for argument {i} of {self.operator}, which is a list"
             )
-
-
-def wanted(place: Any, flat: Any) -> Any:
-    """Return `flat`'s items at the places, and False for all that is not a tensor."""
-    if isinstance(place, _Place):
-        return flat[place]
-    if isinstance(place, (list, tuple)) and _has_place(place):
-        return type(place)([wanted(p, flat) for p in place])
-    return False
 
 
 def shares(one: Tensor, other: Tensor) -> bool:

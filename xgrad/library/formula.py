@@ -12,7 +12,7 @@ from ..autograd.function import Function
 from ..batching.trees import spread
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
-from .calls import Call, only, wanted
+from .calls import Call, only
 
 
 class OperatorFunction(Function):
@@ -37,7 +37,7 @@ class OperatorFunction(Function):
         if operator.setup_context is None or not any(ctx.needs_input_grad):
             return
         flat = ctx.needs_input_grad
-        ctx.needs_input_grad = tuple(wanted(v, flat) for v in call.values)
+        ctx.needs_input_grad = tuple(only(v, flat, False) for v in call.values)
         context: dict[str, Any] = {"ctx": ctx, "inputs": tuple(values), "output": call.filled(output)}
         if named:
             context["keyword_only_inputs"] = named
@@ -54,7 +54,7 @@ class OperatorFunction(Function):
             )
         before = ctx.needs_input_grad
         if len(before) != len(call.values) or call.operator.setup_context is None:
-            ctx.needs_input_grad = tuple(wanted(v, before) for v in call.values)
+            ctx.needs_input_grad = tuple(only(v, before, False) for v in call.values)
         try:
             several = len(call.operator._schema.returns) > 1
             result = formula(ctx, *(only(r, grads) for r in (call.result if several else (call.result,))))

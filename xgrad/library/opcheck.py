@@ -5,7 +5,7 @@ from typing import Any
 
 from ..autograd.backward import grad
 from ..compiler import compile as compiled
-from ..config import state
+from ..config import Unrecorded
 from ..tensor import Tensor
 from ..testing import assert_close
 from .calls import shares, tensors_in
@@ -79,18 +79,11 @@ def _copied(values: list[Any], named: dict[str, Any]) -> tuple[list[Any], dict[s
     return [copy(v) for v in values], {name: copy(v) for name, v in named.items()}
 
 
-def _unrecorded(run: Callable[[], Any]) -> Any:
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
-        return run()
-    finally:
-        state.grad_enabled = enabled
-
-
 def _schema(operator: OpOverload, values: list[Any], named: dict[str, Any], close: dict[str, Any]) -> None:
     arguments = [*zip(operator._schema.arguments, [*values, *named.values()], strict=True)]
     before = [(a, t, t._version, t.detach().clone()) for a, v in arguments for t in tensors_in((v,))]
-    result = _unrecorded(lambda: operator(*values, **named))
+    with Unrecorded():
+        result = operator(*values, **named)
     for argument, tensor, version, copy in before:
         changed = tensor._version != version or not bool((copy.isclose(tensor, equal_nan=True)).all())
         if changed and not argument.type.is_write:
@@ -112,7 +105,8 @@ def _fake(operator: OpOverload, values: list[Any], named: dict[str, Any], close:
     if operator.fake is None and not operator.opaque:
         return
     faked = operator.faked(values, named)
-    real = _unrecorded(lambda: operator(*values, **named))
+    with Unrecorded():
+        real = operator(*values, **named)
     expected, given = [*tensors_in((faked,))], [*tensors_in((real,))]
     start = f"When comparing the output of {operator} on FakeTensor and concrete Tensors, found mismatched"
     if len(expected) != len(given):

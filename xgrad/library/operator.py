@@ -17,7 +17,7 @@ from ..amp.autocast_mode import autocast
 from ..amp.custom import cast_tensors
 from ..amp.settings import is_autocast_enabled
 from ..autograd.version_counter import increment_version
-from ..config import state
+from ..config import Unrecorded, state
 from ..dispatch.tables import registered
 from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
@@ -120,13 +120,10 @@ class OpOverload:
 
     def compute(self, values: list[Any], named: dict[str, Any]) -> Any:
         """Run the kernel, unrecorded, and check its results."""
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             if any(not t._sparse and isinstance(t._held(), Tracer) for t in tensors_in((values, named))):
                 return compute_traced(self, values, named)
             return self.computed(values, named)
-        finally:
-            state.grad_enabled = enabled
 
     def computed(self, values: list[Any], named: dict[str, Any], kind: str | None = None) -> Any:
         """Run the kernel, check its results, and raise the versions of tensors that it writes."""
@@ -164,11 +161,8 @@ class OpOverload:
                 f"There was no fake impl registered for {self}. This is necessary for xgrad.compile of a kernel that "
                 "reads values. Please use register_fake to add one."
             )
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             return self._checked(self.fake(*values, **named), values, named)
-        finally:
-            state.grad_enabled = enabled
 
     @property
     def returns_written(self) -> bool:

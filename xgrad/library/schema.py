@@ -8,7 +8,7 @@ Invariant: `bind` returns a value for each argument, converted to the type that 
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -194,10 +194,13 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-def _tensor(value: Any) -> Any:
-    if not isinstance(value, Tensor):
-        raise TypeError
-    return value
+def _instance_of(*kinds: type) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise TypeError
+        return value
+
+    return checked
 
 
 def _integer(value: Any) -> int:
@@ -222,12 +225,6 @@ def _boolean(value: Any) -> bool:
     raise TypeError
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
 def _scalar(value: Any) -> Any:
     if isinstance(value, (int, float, complex)):
         return value
@@ -238,12 +235,6 @@ def _scalar(value: Any) -> Any:
     raise TypeError
 
 
-def _dtype(value: Any) -> Any:
-    if not isinstance(value, (dtype, np.dtype)):
-        raise TypeError
-    return value
-
-
 def _device(value: Any) -> Any:
     try:
         return device(value)
@@ -252,8 +243,8 @@ def _device(value: Any) -> Any:
 
 
 _BY_BASE = {
-    "Tensor": _tensor, "int": _integer, "SymInt": _integer, "float": _float, "bool": _boolean, "str": _text,
-    "Scalar": _scalar, "ScalarType": _dtype, "Device": _device,
+    "Tensor": _instance_of(Tensor), "str": _instance_of(str), "ScalarType": _instance_of(dtype, np.dtype),
+    "int": _integer, "SymInt": _integer, "float": _float, "bool": _boolean, "Scalar": _scalar, "Device": _device,
 }  # fmt: skip
 
 

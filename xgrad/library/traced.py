@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..config import state
+from ..config import Unrecorded, state
 from ..errors import TracedValueError
 from ..tensor import Tensor, from_array
 from .calls import Call
@@ -85,8 +85,7 @@ def _on_host(call: Any, kind: str | None, arrays: Any, places: list[int], shapes
         place = jax.local_devices(backend="cpu")[0]
     except RuntimeError:  # JAX was configured for other platforms only
         place = None
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         given = [from_array(jax.device_put(np.array(a), place)) for a in arrays]
         values, named = call.arguments(given)
         result = operator.computed(values, named, kind)
@@ -94,8 +93,6 @@ def _on_host(call: Any, kind: str | None, arrays: Any, places: list[int], shapes
         written = [given[i] for i in places]
         made = [t for t in again.split(result) if not any(t is w for w in written)]
         found = [np.asarray(t._export()) for t in (*made, *written)]
-    finally:
-        state.grad_enabled = enabled
     for i, (array, shape) in enumerate(zip(found, shapes, strict=False)):
         if array.shape != shape.shape or array.dtype != shape.dtype:
             raise RuntimeError(

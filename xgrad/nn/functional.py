@@ -10,8 +10,7 @@ tensor([  0.0000,   0.6931, 100.0000])
 
 from typing import Any
 
-from ..base.missing import MissingNameError as _MissingNameError
-from ..base.unsupported import unsupported as _unsupported
+from ..base.missing import without as _without
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
 
 _FUNCTIONS["nn.functional"].update({name: _FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
@@ -20,9 +19,7 @@ globals().update(_FUNCTIONS["nn.functional"])
 
 
 def __getattr__(name: str) -> Any:
-    if (found := _unsupported("nn.functional", name)) is not None:
-        return found
-    raise _MissingNameError(__name__, name)
+    return _without(__name__, name)
 
 
 def __dir__() -> list[str]:

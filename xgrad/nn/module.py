@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..base.tracebacks import shorten
-from ..config import state
 from ..tensor import Tensor
 from . import conversion
 from . import state_dict as states
 from .hook_registration import REGISTRATION, WithHooks, as_registered
 from .module_hooks import ANY, call_with_hooks
 from .optimized import Optimized
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, zero_grads
 
 
 def _checked_name(module: Any, kind: str, name: Any, table: dict) -> None:
@@ -373,20 +372,7 @@ class Module(WithHooks):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set the gradients of all parameters to None, or fill them with zeros."""
-        for parameter in self.parameters():
-            if set_to_none and state.trace is not None:
-                parameter.grad = None  # unread: with and without a gradient the program is the same
-                continue
-            if parameter.grad is None:
-                continue
-            if set_to_none:
-                parameter.grad = None
-            else:
-                if parameter.grad.grad_fn is None:
-                    parameter.grad.requires_grad_(False)
-                else:
-                    parameter.grad.detach_()
-                parameter.grad.zero_()
+        zero_grads(self.parameters(), set_to_none)
 
     to: Any
     type: Callable[..., Any]

@@ -6,8 +6,10 @@ PyTorch does for subclasses of Tensor.  So a tree of parameters has the structur
 the mark.  A subclass of Parameter has instances of its own class.  (PyTorch: torch/nn/buffer.py.)
 """
 
+from collections.abc import Iterable
 from typing import Any
 
+from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..ops.create.from_data import tensor
 from ..tensor import Tensor, blank
@@ -215,3 +217,19 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # pyright: ignore[
         new = cls._of(FUNCTIONS[""]["empty"](0, device=device, dtype=dtype), requires_grad)
         new.persistent = persistent
         return new
+
+
+def zero_grads(parameters: Iterable[Tensor], set_to_none: bool) -> None:
+    """Set gradients to None, or, with `set_to_none=False`, to zero in place."""
+    for p in parameters:
+        if set_to_none and state.trace is not None:
+            p.grad = None  # unread: with and without a gradient the program is the same
+        elif p._grad is not None and set_to_none:
+            p.grad = None
+        elif p._grad is not None:
+            grad: Any = p.grad
+            if grad.grad_fn is not None:
+                grad.detach_()
+            else:
+                grad.requires_grad_(False)
+            grad.zero_()

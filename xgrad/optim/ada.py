@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from ..tensor import Tensor
-from .by_rule import ByRule, check_forms, check_lr, require
+from .by_rule import ByRule, check_forms, check_lr, require, require_not_negative
 from .optimizer import ParamsT
 from .rule import Rule
 
@@ -68,20 +68,15 @@ class Adagrad(ByRule):
         fused: bool | None = None,
     ) -> None:
         check_lr(lr)
-        require(lr_decay >= 0.0, f"Invalid lr_decay value: {lr_decay}")
-        require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
-        require(
-            initial_accumulator_value >= 0.0, f"Invalid initial_accumulator_value value: {initial_accumulator_value}"
-        )
-        require(eps >= 0.0, f"Invalid epsilon value: {eps}")
+        require_not_negative(
+            lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value,
+            epsilon=eps,
+        )  # fmt: skip
         check_forms(foreach, fused, differentiable)
         super().__init__(
-            params,
-            {
-                "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-                "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
-                "differentiable": differentiable, "fused": fused,
-            },
+            params, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value, foreach=foreach, maximize=maximize,
+            differentiable=differentiable, fused=fused,
         )  # fmt: skip
         for group in self.param_groups:
             for p in group["params"]:
@@ -149,14 +144,10 @@ class Adadelta(ByRule):
     ) -> None:
         check_lr(lr)
         require(0.0 <= rho <= 1.0, f"Invalid rho value: {rho}")
-        require(eps >= 0.0, f"Invalid epsilon value: {eps}")
-        require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        require_not_negative(epsilon=eps, weight_decay=weight_decay)
         super().__init__(
-            params,
-            {
-                "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-                "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
-            },
+            params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, capturable=capturable,
+            foreach=foreach, differentiable=differentiable,
         )  # fmt: skip
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
@@ -224,17 +215,10 @@ class RMSprop(ByRule):
         differentiable: bool = False,
     ) -> None:
         check_lr(lr)
-        require(eps >= 0.0, f"Invalid epsilon value: {eps}")
-        require(momentum >= 0.0, f"Invalid momentum value: {momentum}")
-        require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
-        require(alpha >= 0.0, f"Invalid alpha value: {alpha}")
+        require_not_negative(epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         super().__init__(
-            params,
-            {
-                "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
-                "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
-                "differentiable": differentiable,
-            },
+            params, lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered, weight_decay=weight_decay,
+            capturable=capturable, foreach=foreach, maximize=maximize, differentiable=differentiable,
         )  # fmt: skip
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:

@@ -66,7 +66,7 @@ class Adam(ByRule):
 
     rule: ClassVar[Rule] = Rule("adam", ("step",), _derive, _coefficients, _update)
     hyper: ClassVar[tuple[str, ...]] = ("lr", "eps", "weight_decay")
-    tuples: ClassVar[tuple[str, ...]] = ("betas",)
+    tuples: ClassVar[dict[str, tuple[str, ...]]] = {"betas": ("beta1", "beta2")}
     options: ClassVar[tuple[str, ...]] = ("amsgrad", "decoupled_weight_decay")
     sparse = "Adam does not support sparse gradients, please consider SparseAdam instead"
     later: ClassVar[dict[str, Any]] = {
@@ -103,17 +103,10 @@ class Adam(ByRule):
             require(not isinstance(beta, Tensor) or beta.numel() == 1, f"Tensor betas[{i}] must be 1-element")
         check_forms(foreach, fused, differentiable)
         super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-                "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
-                "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
-            },
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize,
+            foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused,
+            decoupled_weight_decay=decoupled_weight_decay,
         )  # fmt: skip
-
-    def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        beta1, beta2 = group["betas"]
-        return {**super()._hyper(group, p), "beta1": beta1, "beta2": beta2}
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return dict.fromkeys(("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 2 + bool(group["amsgrad"])], 0.0)

@@ -14,13 +14,9 @@ class _Moments(ByRule):
     """Base class: `betas`, two averages in a parameter's state, and a weight decay that may be decoupled."""
 
     hyper = ("lr", "eps", "weight_decay")
-    tuples = ("betas",)
+    tuples: ClassVar[dict[str, tuple[str, ...]]] = {"betas": ("beta1", "beta2")}
     options = ("decoupled_weight_decay",)
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "capturable": False, "decoupled_weight_decay": False}
-
-    def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        beta1, beta2 = group["betas"]
-        return {**super()._hyper(group, p), "beta1": beta1, "beta2": beta2}
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
@@ -102,12 +98,9 @@ class NAdam(_Moments):
         check_adam(lr, betas, eps, weight_decay)
         require(momentum_decay >= 0.0, f"Invalid momentum_decay value: {momentum_decay}")
         super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
-                "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize, "foreach": foreach,
-                "capturable": capturable, "differentiable": differentiable,
-            },
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
+            decoupled_weight_decay=decoupled_weight_decay, maximize=maximize, foreach=foreach, capturable=capturable,
+            differentiable=differentiable,
         )  # fmt: skip
 
     def _counts(self, group: dict[str, Any]) -> dict[str, Any]:
@@ -182,12 +175,8 @@ class RAdam(_Moments):
     ) -> None:
         check_adam(lr, betas, eps, weight_decay)
         super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-                "foreach": foreach, "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
-                "differentiable": differentiable,
-            },
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize, foreach=foreach,
+            capturable=capturable, decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable,
         )  # fmt: skip
 
 
@@ -242,11 +231,8 @@ class Adamax(_Moments):
     ) -> None:
         check_adam(lr, betas, eps, weight_decay)
         super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
-                "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
-            },
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach, maximize=maximize,
+            differentiable=differentiable, capturable=capturable,
         )  # fmt: skip
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:

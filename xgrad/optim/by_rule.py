@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 
 from ..base.dtypes import get_default_dtype
+from ..config import Recorded
 from ..config import state as modes
 from ..execution.programs.ahead import expected
 from ..tensor import Tensor
@@ -21,14 +22,14 @@ class ByRule(Optimizer):
 
     rule: ClassVar[rules.Rule]
     hyper: ClassVar[tuple[str, ...]]  # entries of a group that are operands of the program
-    tuples: ClassVar[tuple[str, ...]] = ()  # entries that are tuples of such operands
+    tuples: ClassVar[dict[str, tuple[str, ...]]] = {}  # entries that are tuples of such operands, and the rule's names
     options: ClassVar[tuple[str, ...]] = ()  # entries that are part of the program
     switches: ClassVar[tuple[str, ...]] = ("weight_decay",)  # hyperparameters for which zero is another program
     sparse: ClassVar[str] = ""  # the error for a sparse gradient; "": it is made dense
     # Entries that a checkpoint of an earlier PyTorch may lack.
     later: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False}
 
-    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: ParamsT, **defaults: Any) -> None:
         super().__init__(params, defaults)
         if not defaults.get("differentiable"):
             expected[id(self)] = self
@@ -50,13 +51,9 @@ class ByRule(Optimizer):
         closure: evaluates the model again, calls `backward()` and returns the loss, which `step` then returns.
         """
         loss = None
-        enabled = modes.grad_enabled
         if closure is not None:
-            modes.grad_enabled = not modes.inference
-            try:
+            with Recorded():
                 loss = closure()
-            finally:
-                modes.grad_enabled = enabled
         self._step_groups(None)
         return loss
 
@@ -221,7 +218,10 @@ class ByRule(Optimizer):
 
     def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         """Return the hyperparameters of a group by the names that the rule has for them."""
-        return {name: group[name] for name in self.hyper}
+        found = {name: group[name] for name in self.hyper}
+        for name, parts in self.tuples.items():
+            found.update(zip(parts, group[name], strict=True))
+        return found
 
     def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         """Return options that are a parameter's own: parameters with other ones are updated by another program."""
@@ -300,11 +300,17 @@ def require(good: bool, text: str) -> None:
         raise ValueError(text)
 
 
-def check_lr(lr: Any) -> None:
+def require_not_negative(**values: Any) -> None:
+    """Raise `ValueError` for the first of the named values that is below zero."""
+    for name, value in values.items():
+        require(value >= 0.0, f"Invalid {name} value: {value}")
+
+
+def check_lr(lr: Any, text: str = "Invalid learning rate") -> None:
     """Raise `ValueError` for a learning rate below zero, or a tensor with several."""
     if isinstance(lr, Tensor):
         require(lr.numel() == 1, "Tensor lr must be 1-element")
-    require(bool(lr >= 0.0), f"Invalid learning rate: {lr}")
+    require(bool(lr >= 0.0), f"{text}: {lr}")
 
 
 def check_forms(foreach: Any, fused: Any, differentiable: bool) -> None:

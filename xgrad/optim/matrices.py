@@ -8,16 +8,9 @@ import numpy as np
 
 from ..execution.programs.half import precision_of
 from ..tensor import Tensor
-from .by_rule import ByRule, require
+from .by_rule import ByRule, check_lr, require
 from .optimizer import ParamsT
 from .rule import Rule
-
-
-def _check_lr(lr: Any) -> None:
-    if isinstance(lr, Tensor):
-        require(lr.numel() == 1, "Tensor lr must be 1-element")
-    require(bool(lr >= 0.0), f"Learning rate should be >= 0 but is: {lr}")
-
 
 # ------------------------------------------------------------ Adafactor
 
@@ -72,7 +65,7 @@ class Adafactor(ByRule):
 
     rule: ClassVar[Rule] = Rule("adafactor", ("step",), lambda h, log: vars(h), _adafactor_coefficients, _adafactor)
     hyper: ClassVar[tuple[str, ...]] = ("lr", "beta2_decay", "d", "weight_decay")
-    tuples: ClassVar[tuple[str, ...]] = ("eps",)
+    tuples: ClassVar[dict[str, tuple[str, ...]]] = {"eps": ("eps1", "eps2")}
     sparse = "Adafactor does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {"foreach": None, "maximize": False}
 
@@ -88,24 +81,20 @@ class Adafactor(ByRule):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        _check_lr(lr)
+        check_lr(lr, "Learning rate should be >= 0 but is")
         require(beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}")
         require(eps[0] is None or eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}")
         require(eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}")
         require(d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}")
         require(weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}")
         super().__init__(
-            params,
-            {
-                "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
-                "foreach": foreach, "maximize": maximize,
-            },
+            params, lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach,
+            maximize=maximize,
         )  # fmt: skip
 
     def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        eps1, eps2 = group["eps"]
-        eps1 = float(jnp.finfo(p.dtype).eps) if eps1 is None else eps1
-        return {**super()._hyper(group, p), "eps1": eps1, "eps2": eps2}
+        found = super()._hyper(group, p)
+        return {**found, "eps1": float(jnp.finfo(p.dtype).eps)} if found["eps1"] is None else found
 
     def _are_alike(self, group: dict[str, Any]) -> bool:
         return False
@@ -196,7 +185,7 @@ class Muon(ByRule):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        _check_lr(lr)
+        check_lr(lr, "Learning rate should be >= 0 but is")
         require(momentum >= 0.0, f"momentum should be >= 0 but is: {momentum}")
         require(weight_decay >= 0.0, f"weight decay should be >= 0 but is: {weight_decay}")
         require(
@@ -204,11 +193,8 @@ class Muon(ByRule):
             f"Adjust learning rate function {adjust_lr_fn} is not supported",
         )
         super().__init__(
-            params,
-            {
-                "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
-                "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
-            },
+            params, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
+            ns_coefficients=ns_coefficients, eps=eps, ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn,
         )  # fmt: skip
         for group in self.param_groups:
             for p in group["params"]:

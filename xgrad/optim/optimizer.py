@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 from ..base.tracebacks import shorten
 from ..config import state as modes
 from ..engine.hooks import EVERYWHERE, Hooks, RemovableHandle, register
+from ..nn.parameter import zero_grads
 from ..tensor import Tensor
 from . import checkpoint
+from .hooks import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE, STEP_POST, STEP_PRE, HookedOptimizer
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
@@ -43,7 +45,7 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
     return register(_global_post_hooks, hook, EVERYWHERE)
 
 
-class Optimizer:
+class Optimizer(HookedOptimizer):
     """The base class of all optimizers: it holds parameter groups and what is known of each parameter.
 
     params: an iterable of tensors, of (name, tensor) pairs such as `module.named_parameters()`, or of dictionaries,
@@ -103,8 +105,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def _make_hooks(self) -> None:
-        for name in _HOOKS:
-            self.__dict__.setdefault(name, Hooks())
+        super()._make_hooks()
         self._patch_step_function()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -140,7 +141,7 @@ class Optimizer:
             self = args[0]
             if modes.trace is not None:
                 modes.trace.uses_rates(self)
-            own, after = self.__dict__[_HOOKS[0]], self.__dict__[_HOOKS[1]]
+            own, after = self.__dict__[STEP_PRE], self.__dict__[STEP_POST]
             recorder = modes.recorder
             name = f"Optimizer.step#{type(self).__name__}.step"
             with nullcontext() if recorder is None else recorder.block(name, None):
@@ -164,7 +165,7 @@ class Optimizer:
         return step
 
     def _has_step_hooks(self) -> bool:
-        own, after = self.__dict__[_HOOKS[0]], self.__dict__[_HOOKS[1]]
+        own, after = self.__dict__[STEP_PRE], self.__dict__[STEP_POST]
         return bool(own or after or _global_pre_hooks or _global_post_hooks)
 
     def _patch_step_function(self) -> None:
@@ -178,20 +179,7 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set the gradients of all parameters to None, or, with `set_to_none=False`, to zero in place."""
         for group in self.param_groups:
-            for p in group["params"]:
-                if set_to_none and modes.trace is not None:
-                    p.grad = None  # unread: with and without a gradient the program is the same
-                    continue
-                if p._grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                    continue
-                if p.grad.grad_fn is not None:
-                    p.grad.detach_()
-                else:
-                    p.grad.requires_grad_(False)
-                p.grad.zero_()
+            zero_grads(group["params"], set_to_none)
 
     # ------------------------------------------------------------ groups
 
@@ -241,41 +229,6 @@ class Optimizer:
                 raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
 
-    # ------------------------------------------------------------ hooks
-
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs) in their place."""
-        return self._register(0, hook)
-
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` after each step."""
-        return self._register(1, hook)
-
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` before `state_dict` is made; with `prepend` before the other hooks."""
-        return self._register(2, hook, prepend)
-
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` with the new dictionary; it may return another one."""
-        return self._register(3, hook, prepend)
-
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` with a shallow copy before it is loaded; it may return another one."""
-        return self._register(4, hook, prepend)
-
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer)` after a state was loaded."""
-        return self._register(5, hook, prepend)
-
-    def _register(self, which: int, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        hooks = self.__dict__[_HOOKS[which]]
-        handle = register(hooks, hook)
-        if prepend:
-            others = {key: value for key, value in hooks.items() if key != handle.id}
-            hooks.clear()
-            hooks.update({handle.id: hook, **others})
-        return handle
-
     def _named_state(self) -> Iterator[tuple[Tensor | None, str, Tensor]]:
         """Yield for each tensor of the state its parameter, its name beside that, and itself."""
         for parameter, state in self.state.items():
@@ -295,13 +248,8 @@ class Optimizer:
         >>> xgrad.optim.SGD([w], lr=0.1).state_dict()["param_groups"][0]["params"]
         [0]
         """
-        for hook in [*self.__dict__[_HOOKS[2]].values()]:
-            hook(self)
-        packed = checkpoint.packed(self.state, self.param_groups)
-        for hook in [*self.__dict__[_HOOKS[3]].values()]:
-            result = hook(self, packed)
-            packed = packed if result is None else result
-        return packed
+        self._call_hooks(SAVE_PRE)
+        return self._changed_by_hooks(SAVE_POST, checkpoint.packed(self.state, self.param_groups))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a result of `state_dict`, of this library or of PyTorch's optimizer of the same name.
@@ -309,19 +257,9 @@ class Optimizer:
         Parameters are matched by their order.  Tensors of the state are copied to the parameter's dtype and device;
         PyTorch's tensors, JAX's and NumPy's arrays may stand in their place.  Raises `ValueError` for other groups.
         """
-        state_dict = dict(state_dict)
-        for hook in [*self.__dict__[_HOOKS[4]].values()]:
-            result = hook(self, state_dict)
-            state_dict = state_dict if result is None else result
+        state_dict = self._changed_by_hooks(LOAD_PRE, dict(state_dict))
         self.__setstate__(checkpoint.unpacked(self.param_groups, state_dict))
-        for hook in [*self.__dict__[_HOOKS[5]].values()]:
-            hook(self)
-
-
-_HOOKS = (
-    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
-    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
-)  # fmt: skip
+        self._call_hooks(LOAD_POST)
 
 
 def _named(value: Any) -> str:

@@ -44,7 +44,7 @@ class Rprop(ByRule):
     """
 
     hyper: ClassVar[tuple[str, ...]] = ("lr",)
-    tuples: ClassVar[tuple[str, ...]] = ("etas", "step_sizes")
+    tuples: ClassVar[dict[str, tuple[str, ...]]] = {"etas": ("minus", "plus"), "step_sizes": ("smallest", "largest")}
     rule: ClassVar[Rule] = Rule("rprop", ("step",), lambda h, log: vars(h), _count, _rprop)
     switches: ClassVar[tuple[str, ...]] = ()
     sparse = "Rprop does not support sparse gradients"
@@ -65,16 +65,9 @@ class Rprop(ByRule):
         check_lr(lr)
         require(0.0 < etas[0] < 1.0 < etas[1], f"Invalid eta values: {etas[0]}, {etas[1]}")
         super().__init__(
-            params,
-            {
-                "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach, "maximize": maximize,
-                "differentiable": differentiable, "capturable": capturable,
-            },
+            params, lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
+            differentiable=differentiable, capturable=capturable,
         )  # fmt: skip
-
-    def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        names = ("minus", "plus", "smallest", "largest")
-        return {**super()._hyper(group, p), **dict(zip(names, (*group["etas"], *group["step_sizes"])))}
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return {"prev": 0.0, "step_size": group["lr"]}
@@ -140,11 +133,8 @@ class ASGD(ByRule):
         check_lr(lr)
         require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
         super().__init__(
-            params,
-            {
-                "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "foreach": foreach,
-                "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
-            },
+            params, lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
+            maximize=maximize, differentiable=differentiable, capturable=capturable,
         )  # fmt: skip
 
     def _counts(self, group: dict[str, Any]) -> dict[str, Any]:

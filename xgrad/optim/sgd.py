@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ..config import state as modes
 from ..tensor import Tensor
-from .by_rule import ByRule, check_forms, check_lr, require
+from .by_rule import ByRule, check_forms, check_lr, require, require_not_negative
 from .optimizer import ParamsT
 from .rule import Rule
 
@@ -78,20 +78,15 @@ class SGD(ByRule):
         fused: bool | None = None,
     ) -> None:
         check_lr(lr)
-        require(momentum >= 0.0, f"Invalid momentum value: {momentum}")
-        require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")  # pyright: ignore[reportArgumentType]
+        require_not_negative(momentum=momentum, weight_decay=weight_decay)
         require(
             not nesterov or (momentum > 0 and dampening == 0),
             "Nesterov momentum requires a momentum and zero dampening",
         )
         check_forms(foreach, fused, differentiable)
         super().__init__(
-            params,
-            {
-                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-                "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable,
-                "fused": fused,
-            },
+            params, lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov,
+            maximize=maximize, foreach=foreach, differentiable=differentiable, fused=fused,
         )  # fmt: skip
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:

@@ -62,7 +62,7 @@ class SparseAdam(ByRule):
 
     rule: ClassVar[Rule] = Rule("sparse_adam", ("step",), _derive, _coefficients, _changes)
     hyper: ClassVar[tuple[str, ...]] = ("lr", "eps")
-    tuples: ClassVar[tuple[str, ...]] = ("betas",)
+    tuples: ClassVar[dict[str, tuple[str, ...]]] = {"betas": ("beta1", "beta2")}
     later: ClassVar[dict[str, Any]] = {"maximize": False}
 
     def __init__(
@@ -81,7 +81,7 @@ class SparseAdam(ByRule):
         require(eps > 0.0, f"Invalid epsilon value: {eps}")
         for i, beta in enumerate(betas):
             require(0.0 <= beta < 1.0, f"Invalid beta parameter at index {i}: {beta}")
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        super().__init__(params, lr=lr, betas=betas, eps=eps, maximize=maximize)
         places = [(i, k, p) for i, group in enumerate(self.param_groups) for k, p in enumerate(group["params"])]
         sparse = [[i, k] for i, k, p in places if p._sparse]
         require(not sparse, f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
@@ -116,10 +116,6 @@ class SparseAdam(ByRule):
 
     def programs_ahead(self, leaves: set[int]) -> list[Any]:
         return []  # how many rows a gradient has is not known before
-
-    def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        beta1, beta2 = group["betas"]
-        return {**super()._hyper(group, p), "beta1": beta1, "beta2": beta2}
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}

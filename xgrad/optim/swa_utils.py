@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import jax.numpy as jnp
 
-from ..config import state
+from ..config import Unrecorded, state
 from ..dispatch.multi_write import MultiWrite
 from ..dispatch.tables import FUNCTIONS
 from ..nn.module import Module
@@ -31,11 +31,8 @@ ManyAveraging: TypeAlias = Callable[[Sequence[Tensor], Sequence[Tensor], Any], N
 
 def _without_grad(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             return function(*args)
-        finally:
-            state.grad_enabled = enabled
 
     return call
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
 from ._restore import restored
@@ -178,8 +178,4 @@ def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
         return _bytes_of(file, None)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

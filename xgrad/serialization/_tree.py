@@ -34,7 +34,6 @@ from ..base import dtypes
 from ..base.devices import device, require_here
 from ..base.dtype_object import dtype, of
 from ..base.size import Size
-from ..errors import TracedValueError
 from ..tensor import Tensor
 from ..tensor_methods.copy_and_pickle import attributes_of, set_state
 from ..views.geometry import contiguous_strides
@@ -252,10 +251,7 @@ def _free(name: str, names: set[str]) -> str:
 def _entry(name: str, array: Any, path: tuple) -> tuple[dict, Stored]:
     if isinstance(array, Tracer):
         raise value_needed(
-            array,
-            TracedValueError(
-                f"save(): {_called(path)} is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value"
-            ),
+            array, f"save(): {_called(path)} is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value"
         )
     require_here(array, f"saving {_called(path)}")
     host = np.asarray(array, order="C")

@@ -1,13 +1,8 @@
 """xgrad.signal: has the module `windows` of window functions, for users (PyTorch: torch.signal)."""
 
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from . import windows as windows
 
 __all__ = ["windows"]
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

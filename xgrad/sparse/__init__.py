@@ -15,8 +15,7 @@ from collections.abc import Callable as _Callable
 from collections.abc import Iterator as _Iterator
 from typing import Any
 
-from ..base.missing import MissingNameError as _MissingNameError
-from ..base.unsupported import unsupported as _unsupported
+from ..base.missing import close_namespace as _close_namespace
 from ..config import Generated as _Generated
 from ..config import settings as _settings
 from ..ops.sparse import conversion as _conversion
@@ -153,14 +152,4 @@ def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
         raise ValueError(f"from_bcoo: {error}") from None
 
 
-def _found(name: str) -> Any:
-    if (found := _unsupported("sparse", name)) is not None:
-        return found
-    raise _MissingNameError(__name__, name)
-
-
-globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_close_namespace(__name__)

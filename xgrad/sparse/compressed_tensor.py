@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..base import dtypes
-from ..config import state
+from ..config import Unrecorded, state
 from ..dispatch.call import call
 from ..dispatch.operator import Operator
 from ..ops.sparse.layout_names import BLOCKED, ROWS, named_layout
@@ -83,11 +83,8 @@ class CompressedTensor(SparseTensor):
     def values(self) -> Any:
         if not (state.grad_enabled and self.requires_grad):
             return self._values()
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             values = private(self._entries).reshape(self._shape_of_values())
-        finally:
-            state.grad_enabled = enabled
         like = self._with(self._entries)
         return record("ValuesBackward0", values, (self,), lambda grad, needs: (from_values(like, grad),))
 
@@ -158,11 +155,8 @@ class CompressedTensor(SparseTensor):
         raise refusal("sparse_mask")
 
     def _become(self, other: SparseTensor) -> None:
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             other = converted(other, self.layout, self._block)
-        finally:
-            state.grad_enabled = enabled
         assert isinstance(other, CompressedTensor)
         self._compressed, self._plain, self._block = other._compressed, other._plain, other._block
         super()._become(other)
@@ -283,11 +277,8 @@ def from_dense(input: Tensor, layout: str, block: Any, name: str, where: str) ->
     host = host_of(input, where)
     first, plain, at, _ = _structure(layout, np.stack(np.nonzero(host)), size, block)
     index = _integers(at)
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         entries = call(gather, (input, index), ())
-    finally:
-        state.grad_enabled = enabled
     made = compressed(layout, _integers(first), _integers(plain), block, index, entries, size)
     return record(name, made, (input,), lambda grad, needs: (densely(grad),))
 

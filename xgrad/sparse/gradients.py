@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base.jax_compat import Tracer
-from ..config import state
+from ..config import Unrecorded
 from ..dispatch.call import call
 from ..dispatch.tables import FUNCTIONS
 from ..engine.arithmetic import Arithmetic
@@ -59,11 +59,8 @@ def _at_entries(node: Any, grad: SparseTensor) -> list | None:
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int, lookup: Callable[..., Any]) -> Tensor:
     """Look up the rows that `indices` name; the gradient of `weight` has only those rows, one entry for each index."""
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         result = lookup()
-    finally:
-        state.grad_enabled = enabled
     size = tuple(weight.shape)
     index = private(indices)
 

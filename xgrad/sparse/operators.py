@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..base import dtypes
-from ..config import state
+from ..config import Unrecorded, state
 from ..dispatch import tables
 from ..dispatch.call import call
 from ..dispatch.inplace import call_inplace
@@ -76,11 +76,8 @@ def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
     parts: Any = (self, other._entries, other._index, alpha)
     if not (state.grad_enabled and other.requires_grad):
         return call(_add_entries, parts, ())
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         result = call(_add_entries, parts, ())
-    finally:
-        state.grad_enabled = enabled
     return record("AddBackward0", result, (self, other), rule)
 
 
@@ -131,11 +128,8 @@ def _mul(self: Any, other: Any) -> Tensor:
             right = (densely(x).conj() * densely(grad)).sum() if needs & 2 else None
             return grad * factor.conj(), right
 
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             result = _on_values(self, self._entries * other)
-        finally:
-            state.grad_enabled = enabled
         return record("MulBackward0", result, (self, other), by_number, (self, other))
     _same_size(self, other, "mul")
     pattern = Pattern(other) if isinstance(other, SparseTensor) else None
@@ -146,12 +140,9 @@ def _mul(self: Any, other: Any) -> Tensor:
             return left, pattern.masked(densely(x).conj() * densely(grad))
         return left, _mul(_recorded_conj(x), densely(grad)) if needs & 2 else None
 
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         first = self if pattern is None else self.coalesce()
         result = _on_values(first, first._entries * call(gather, (densely(other), first._index), ()))
-    finally:
-        state.grad_enabled = enabled
     return record("MulBackward0", result, (self, other), rule, (self, other))
 
 
@@ -169,11 +160,8 @@ def _div(self: Any, other: Any) -> Tensor:
         below = -(densely(grad) * densely(x).conj() / (y * y).conj()).sum() if needs & 2 else None
         return grad / y.conj(), below
 
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         result = _on_values(self, self._entries / other)
-    finally:
-        state.grad_enabled = enabled
     return record("DivBackward0", result, (self, other), rule, (self, other))
 
 
@@ -225,11 +213,8 @@ def sparse_mm(self: Any, other: Any, masked: bool, name: str = "mm") -> Tensor:
     if other._sparse:
         return sparse_mm(self, other.to_dense(), True, name).to_sparse()
     entries, index, size = self._entries, self._index, self._sizes
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         result = call(_product, (entries, index, other), (size,))
-    finally:
-        state.grad_enabled = enabled
     pattern = Pattern(self)
 
     def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
@@ -386,11 +371,8 @@ def dispatch_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ..
         return call_inplace(_add_entries, (self, other._entries, other._index, alpha), ())
     check_inplace(self)
     node: Any = _add(self, other, alpha)._grad_fn
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         call_inplace(_add_entries, (self, other._entries, other._index, alpha), ())
-    finally:
-        state.grad_enabled = enabled
     rebase_history(self, node)
     return self
 

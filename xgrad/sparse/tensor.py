@@ -21,13 +21,12 @@ from jax.experimental.sparse import BCOO
 from ..base import dtype_object, dtypes
 from ..base.devices import device
 from ..base.size import Size, unchecked
-from ..config import state
+from ..config import Unrecorded, state
 from ..dispatch.call import call
 from ..dispatch.operator import Operator
 from ..engine.fit import fit
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
-from ..errors import TracedValueError
 from ..ops.sparse.layout_names import named_layout
 from ..ops.sparse.parts import private, same
 from ..tensor import Tensor, blank, from_array, mark
@@ -348,11 +347,8 @@ def empty(like: SparseTensor, size: tuple[Any, ...], sparse_dim: int | None = No
 
 def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: Callable[..., Any]) -> SparseTensor:
     """Read the elements of a dense tensor at the places `index`, as a sparse tensor."""
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
+    with Unrecorded():
         values = call(gather, (input, index), ())
-    finally:
-        state.grad_enabled = enabled
     return record(name, make(index, values, tuple(input.shape), coalesced), (input,), rule)
 
 
@@ -401,10 +397,8 @@ def distinct(indices: Tensor, size: tuple[Any, ...]) -> tuple[np.ndarray | None,
     if isinstance(array, Tracer):
         raise value_needed(
             array,
-            TracedValueError(
-                "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
-                "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients."
-            ),
+            "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
+            "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients.",
         )
     host = np.asarray(array)
     linear = np.zeros(host.shape[1], np.int64)

@@ -14,7 +14,7 @@ from ..base import dtypes
 from ..base.devices import require_here
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, adopted, hooks_of, register, retain_grad
-from ..errors import InplaceViewError, TracedValueError
+from ..errors import InplaceViewError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
 from ..views.storage import Tracer, value_needed
@@ -37,10 +37,8 @@ def _concrete(self: Tensor, what: str) -> Any:
     if isinstance(array, Tracer):
         raise value_needed(
             array,
-            TracedValueError(
-                f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
-                "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
-            ),
+            f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
+            "Return the tensor and read it outside, or use xgrad.where instead of a Python branch.",
         )
     require_here(array, what)
     return array

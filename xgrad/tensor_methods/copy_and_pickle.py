@@ -132,7 +132,8 @@ class _Array:
         if isinstance(array, Tracer):
             raise value_needed(
                 array,
-                pickle.PicklingError("a tensor that is being traced (inside jax.jit, say) has no value to pickle"),
+                "a tensor that is being traced (inside jax.jit, say) has no value to pickle",
+                pickle.PicklingError,
             )
         require_here(array, "pickling a tensor")
         host = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)

@@ -13,9 +13,9 @@ from ..accelerator import current_accelerator
 from ..autograd.grad_mode import no_grad, set_grad_enabled
 from ..base.devices import device
 from ..base.unsupported import refused
-from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..nn.conversion import parsed
+from ..nn.modules.utils import _ntuple, _pair, _quadruple, _single, _triple  # noqa: F401 - handed on
 from ..tensor import Tensor
 
 
@@ -95,11 +95,8 @@ has_torch_function_unary = has_torch_function_variadic
 
 def disabled_override(cls: Any, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Run a function on plain tensors: `__torch_function__ = torch._C._disabled_torch_function_impl`."""
-    before, state.overrides_disabled = state.overrides_disabled, True
-    try:
+    with overrides.disable_overrides():
         return func(*args, **(kwargs or {}))
-    finally:
-        state.overrides_disabled = before
 
 
 def assert_(condition: Any, message: str = "") -> None:
@@ -236,19 +233,6 @@ class _NoParamDecoratorContextManager(no_grad): ...
 
 
 _DecoratorContextManager = _NoParamDecoratorContextManager
-
-
-def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that makes n equal parts of a value, and a tuple of an iterable."""
-
-    def parse(x: Any) -> tuple[Any, ...]:
-        return tuple(x) if isinstance(x, Iterable) else (x,) * n
-
-    parse.__name__ = name
-    return parse
-
-
-_single, _pair, _triple, _quadruple = (_ntuple(n) for n in (1, 2, 3, 4))
 
 
 _MODES = (

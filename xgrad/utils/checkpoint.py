@@ -14,7 +14,7 @@ from typing import Any
 from ..autograd.backward import backward
 from ..autograd.function import Function
 from ..base.jax_compat import Tracer
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from ..base.platforms import default_platform
 from ..config import Block, block, state
 from ..dispatch.autocasting import use_casts
@@ -315,8 +315,4 @@ class GraphExecGroup(Block):
         return state.graph_exec_group
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

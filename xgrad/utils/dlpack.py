@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.devices import same_placement, settled
-from ..base.missing import missing as _missing
+from ..base.missing import close_namespace as _close_namespace
 from ..base.platforms import start
 from ..dispatch.call import call
 from ..execution.runner import evaluate_held, transferred
@@ -172,8 +172,4 @@ def to_dlpack(tensor: Tensor) -> Any:
     return tensor.__dlpack__()
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

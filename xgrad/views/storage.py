@@ -29,7 +29,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ..base.jax_compat import Tracer, in_trace
 from ..config import state
-from ..errors import InferenceTensorError, LostValueError
+from ..errors import InferenceTensorError, LostValueError, TracedValueError
 from ..execution.donation import Writing, copied, run_writing
 from ..execution.pending import Pending
 from ..execution.references import is_alone
@@ -138,9 +138,9 @@ def of_ended_trace(array: Any) -> Exception | None:
     return None
 
 
-def value_needed(array: Any, error: Exception) -> Exception:
+def value_needed(array: Any, text: str, kind: type[Exception] = TracedValueError) -> Exception:
     """Return the error to raise where code needs a tracer's value; store it for `xgrad.compile`: it may be caught."""
-    error = of_ended_trace(array) or error
+    error = of_ended_trace(array) or kind(text)
     if state.trace is not None:
         state.trace.refused = error
     return error

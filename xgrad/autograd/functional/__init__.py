@@ -1,6 +1,6 @@
 """autograd.functional: computes Jacobians, Hessians and products with them (PyTorch: torch/autograd/functional.py)."""
 
-from ...base.missing import missing as _missing
+from ...base.missing import close_namespace as _close_namespace
 from .jacobians import hessian as hessian
 from .jacobians import jacobian as jacobian
 from .products import hvp as hvp
@@ -10,9 +10,4 @@ from .products import vjp as vjp
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

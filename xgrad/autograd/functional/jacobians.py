@@ -12,7 +12,7 @@ The batch of rows is the identity matrix, cut into one block for each output; th
 from collections.abc import Sequence
 from typing import Any
 
-from ...config import state
+from ...config import Recorded
 from ...dispatch import tables
 from ...tensor import Tensor
 from ..forward_ad import dual_level, make_dual, unpack_dual
@@ -73,8 +73,7 @@ def jacobian(
                 "`vectorize=True`."
             )
         return _by_columns(func, given, many)
-    enabled, state.grad_enabled = state.grad_enabled, not state.inference
-    try:
+    with Recorded():
         leaves = fresh(given, create_graph)
         outputs, several = returned(func(*leaves), "jacobian", strict)
         if vectorize and strict:
@@ -85,8 +84,6 @@ def jacobian(
         rows = (
             _batched_rows(outputs, leaves, create_graph) if vectorize else _rows(outputs, leaves, create_graph, strict)
         )
-    finally:
-        state.grad_enabled = enabled
     if not create_graph:
         rows = [[block.detach() for block in row] for row in rows]
     return nested(rows, (several, many))
@@ -192,14 +189,11 @@ def hessian(
     def slope(*x: Tensor) -> tuple[Tensor, ...]:
         if outer_jacobian_strategy == "forward-mode":  # duals of inputs that may not require grad
             x = tuple(t.requires_grad_() for t in x)
-        enabled, state.grad_enabled = state.grad_enabled, not state.inference
-        try:
+        with Recorded():
             leaves = fresh(x, True)
             output = scalar(func(*leaves), "hessian", strict).reshape(())
             found = gradients((output,), leaves, create_graph=True)
             first = tuple(_zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
-        finally:
-            state.grad_enabled = enabled
         require("jacobian", first, strict)
         return first
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import jax
 
-from ...base.missing import missing as _missing
+from ...base.missing import close_namespace as _close_namespace
 from ...config import state
 from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
@@ -393,8 +393,4 @@ class record_function(ContextDecorator):
         self._blocks.pop().__exit__(None, None, None)
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -24,17 +24,7 @@ import numpy as np
 
 from ...tensor import Tensor
 from .code import DYNAMIC, globals_in, is_library, is_ours, names_in, not_only_added_to
-from .containers import (
-    OfContext,
-    OfGroup,
-    OfMapping,
-    OfObject,
-    OfTensor,
-    asks_itself,
-    attributes_of,
-    dict_of,
-    slots_of,
-)
+from .containers import OfContext, OfGroup, OfMapping, OfObject, OfTensor, asks_itself, attributes_of, dict_of, slots_of
 from .guard import MISSING, REST, AnyTensor, Container, Equal, EqualArray, EqualBytes, Guard, Path, is_scalar
 from .hyperparameters import StandIn
 from .iterators_and_clocks import Progress, moves

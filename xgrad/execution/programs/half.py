@@ -19,6 +19,7 @@ import numpy as np
 from ...base.dtypes import bfloat16, float16
 from ...base.jax_compat import INNER, jaxprs
 from ...base.platforms import traced_for
+from .parts import run_equation
 
 HALVES = frozenset((float16, bfloat16))
 # Before jax 0.10 a convolution of halves with a result in float32 has no transpose: there its operands are copies.
@@ -124,9 +125,7 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
                 exact["precision"] = None
             out = [primitive.bind(*small, **{**params, **exact})]
         else:
-            given = list({v: None for v in variables if not isinstance(v, core.Literal)})
-            alone = jaxpr.replace(constvars=[], invars=given, outvars=equation.outvars, eqns=[equation])
-            out = core.jaxpr_as_fun(core.ClosedJaxpr(alone, []))(*[values[v] for v in given])
+            out = run_equation(jaxpr, equation, values)
             if primitive.name in _MOVES and small[0] is not None:
                 moved = [primitive.bind(small[0], *[read(v) for v in variables[1:]], **params)]
         values.update(zip(equation.outvars, out, strict=True))

@@ -1,4 +1,4 @@
-"""in_parts: cuts a jaxpr into functions, one for each list of its equations, for chains.py and chips/programs.py."""
+"""in_parts: cuts a jaxpr into functions, one for each list of its equations; run_equation: runs one of them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -32,6 +32,13 @@ def in_parts(closed: Any, parts: list[tuple[Any, list[Any]]], call: Call) -> Cal
         return [v.val if isinstance(v, core.Literal) else values[v] for v in jaxpr.outvars]
 
     return program
+
+
+def run_equation(jaxpr: Any, eqn: Any, values: dict[Any, Any]) -> list[Any]:
+    """Return the results of one equation of a jaxpr, for the values of variables."""
+    core, given = jaxprs(), list(dict.fromkeys(values_of(eqn.invars)))
+    alone = jaxpr.replace(constvars=[], invars=given, outvars=eqn.outvars, eqns=[eqn])
+    return core.jaxpr_as_fun(core.ClosedJaxpr(alone, []))(*[values[v] for v in given])
 
 
 def variables(eqns: Iterable[Any]) -> Iterator[Any]:

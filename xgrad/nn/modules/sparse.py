@@ -23,8 +23,15 @@ class _Table(Module):
     sparse: bool
     weight: Any
 
-    def _hold(self, weight: Tensor | None, padding_idx: int | None, freeze: bool, device: Any, dtype: Any) -> None:
-        shape, n = (self.num_embeddings, self.embedding_dim), self.num_embeddings
+    def _hold(
+        self, num_embeddings: int, embedding_dim: int, max_norm: float | None, norm_type: float,
+        scale_grad_by_freq: bool, sparse: bool, weight: Tensor | None, padding_idx: int | None, freeze: bool,
+        device: Any, dtype: Any,
+    ) -> None:  # fmt: skip
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
+        shape, n = (num_embeddings, embedding_dim), num_embeddings
         if padding_idx is not None:
             if not -n <= padding_idx < n:
                 raise AssertionError(f"padding_idx must be within num_embeddings, got {padding_idx} and {n}")
@@ -70,23 +77,16 @@ class Embedding(_Table):
     xgrad.Size([1, 3, 3])
     """
 
-    embedding_dim: int
-    max_norm: float | None
-    norm_type: float
-    num_embeddings: int
-    scale_grad_by_freq: bool
-    sparse: bool
-
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None,
         _freeze: bool = False, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.max_norm, self.norm_type = max_norm, norm_type
-        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
-        self._hold(_weight, padding_idx, _freeze, device, dtype)
+        self._hold(
+            num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, padding_idx,
+            _freeze, device, dtype,
+        )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the vectors of the indices, as a last dimension."""
@@ -128,13 +128,6 @@ class EmbeddingBag(_Table):
     xgrad.Size([2, 3])
     """
 
-    embedding_dim: int
-    max_norm: float | None
-    norm_type: float
-    num_embeddings: int
-    scale_grad_by_freq: bool
-    sparse: bool
-
     mode: str
     include_last_offset: bool
 
@@ -144,11 +137,11 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False, padding_idx: int | None = None, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.max_norm, self.norm_type = max_norm, norm_type
-        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.mode, self.include_last_offset = mode, include_last_offset
-        self._hold(_weight, padding_idx, False, device, dtype)
+        self._hold(
+            num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, padding_idx,
+            False, device, dtype,
+        )  # fmt: skip
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Return one vector for each bag."""

@@ -50,6 +50,11 @@ class _Layer(Module):
 
     __constants__ = ("norm_first",)
     activation: Any
+    self_attn: Any
+    norm1: Any
+    norm2: Any
+    dropout1: Any
+    dropout2: Any
 
     def _hold(
         self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
@@ -103,12 +108,6 @@ class TransformerEncoderLayer(_Layer):
     xgrad.Size([3, 5, 4])
     """
 
-    self_attn: Any
-    norm1: Any
-    norm2: Any
-    dropout1: Any
-    dropout2: Any
-
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
         activation: Activation = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
@@ -150,13 +149,8 @@ class TransformerDecoderLayer(_Layer):
     xgrad.Size([5, 3, 4])
     """
 
-    self_attn: Any
     multihead_attn: Any
-    norm1: Any
-    norm2: Any
     norm3: Any
-    dropout1: Any
-    dropout2: Any
     dropout3: Any
 
     def __init__(

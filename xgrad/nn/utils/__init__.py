@@ -1,6 +1,6 @@
 """xgrad.nn.utils: clip_grad_norm_, weight_norm and other functions for parameters and gradients (torch/nn/utils)."""
 
-from ...base.missing import missing as _missing
+from ...base.missing import close_namespace as _close_namespace
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize
 from . import prune as prune
@@ -23,4 +23,4 @@ from .spectral_norm import spectral_norm as spectral_norm
 from .weight_norm import remove_weight_norm as remove_weight_norm
 from .weight_norm import weight_norm as weight_norm
 
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
-from ...base.missing import missing as _missing
+from ...base.missing import close_namespace as _close_namespace
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..module import Module
@@ -422,4 +422,4 @@ def is_pruned(module: Module) -> bool:
     return any(isinstance(hook, BasePruningMethod) for hook in hooks)
 
 
-globals()["__getattr__"] = _missing(__name__)
+_close_namespace(__name__)

@@ -20,7 +20,6 @@ from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...dispatch.samples import truth as true_or_false
 from ...dispatch.tables import METHODS
 from ...engine.placement import beside
-from ...errors import TracedValueError
 from ...tensor import Tensor, from_foreign
 from ...views.named.arguments import sizes_of
 from ...views.storage import Tracer, value_needed
@@ -182,10 +181,8 @@ def truth(x: Tensor, what: str) -> np.ndarray:
     if isinstance(array, Tracer):
         raise value_needed(
             array,
-            TracedValueError(
-                f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
-                "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
-            ),
+            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
+            "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size.",
         )
     require_here(array, what)
     return np.asarray(array if array.dtype == bool else _is_true(array))

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from ...base import dtypes
-from ...config import state
+from ...config import Unrecorded
 from ...dispatch.declare import composite, internal
 from ...dispatch.samples import SINGLE, definite, fixed, positive, real, sample, whole
 from ...dispatch.tables import FUNCTIONS
@@ -205,11 +205,8 @@ def lobpcg(
         if A.requires_grad:
             raise ValueError("lobpcg.backward does not support sparse input: give it to_dense(), or detach()")
         source: Any = A if A.layout != "sparse_coo" else A.coalesce()
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
+        with Unrecorded():
             return _lobpcg_sparse.function(source._entries.to(dtype), source._index, X, iK, *statics)
-        finally:
-            state.grad_enabled = enabled
     A = A.to_dense().to(dtype)
     A = (A + A.mT) / 2 if A.requires_grad else A
     if B is None:

@@ -24,6 +24,9 @@ from .sort_kernel import ordered
 
 private: dict[str, Any] = dict(function=False, method=False)
 
+_OF_SEVERAL = (sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real()))
+_OF_ONE = (sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True))
+
 
 def require_elements(self: Any, dims: tuple[int, ...], name: str) -> None:
     """Raise for an empty dimension, and for dtypes without an order."""
@@ -111,40 +114,24 @@ def _extremum(self, dim, keepdim, reduce, name):
     return reduce(self, axis=dims, keepdims=keepdim)
 
 
-@operator(
-    signature="input, dim=(), keepdim=False",
-    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
-)
+@operator(signature="input, dim=(), keepdim=False", samples=_OF_SEVERAL)
 def amax(self, *, dim=(), keepdim=False):
     """The largest elements along `dim` (all dimensions by default); ties share the gradient evenly."""
     return _extremum(self, dim, keepdim, jnp.max, "amax")
 
 
-@operator(
-    signature="input, dim=(), keepdim=False",
-    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
-)
+@operator(signature="input, dim=(), keepdim=False", samples=_OF_SEVERAL)
 def amin(self, *, dim=(), keepdim=False):
     """The smallest elements along `dim` (all dimensions by default); ties share the gradient evenly."""
     return _extremum(self, dim, keepdim, jnp.min, "amin")
 
 
-@operator(
-    "max.all",
-    node="MaxBackward1",
-    **private,
-    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
-)
+@operator("max.all", node="MaxBackward1", **private, samples=_OF_SEVERAL)
 def _max_all(self, *, dim=(), keepdim=False):
     return _extremum(self, dim, keepdim, jnp.max, "max")
 
 
-@operator(
-    "min.all",
-    node="MinBackward1",
-    **private,
-    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
-)
+@operator("min.all", node="MinBackward1", **private, samples=_OF_SEVERAL)
 def _min_all(self, *, dim=(), keepdim=False):
     return _extremum(self, dim, keepdim, jnp.min, "min")
 
@@ -155,11 +142,7 @@ for _op in (_max_all, _min_all):
     _op.derivative(self=share_all)
 
 
-@operator(
-    signature="input, *, dim=None, keepdim=False",
-    outputs=return_types.aminmax,
-    samples=(sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True)),
-)
+@operator(signature="input, *, dim=None, keepdim=False", outputs=return_types.aminmax, samples=_OF_ONE)
 def aminmax(self, *, dim=None, keepdim=False):
     """The named tuple (min, max) along one dimension, or of all elements; ties share the gradients evenly."""
     dim = () if dim is None else wrap_dim(dim, self.ndim)
@@ -228,21 +211,13 @@ def _index(self, dim, keepdim, choose, name):
     return choose(self, axis=None if dim is None else dims[0], keepdims=keepdim).astype(dtypes.default_integer())
 
 
-@operator(
-    signature="input, dim=None, keepdim=False",
-    differentiable=False,
-    samples=(sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True)),
-)
+@operator(signature="input, dim=None, keepdim=False", differentiable=False, samples=_OF_ONE)
 def argmax(self, *, dim=None, keepdim=False):
     """The index of the first largest element along `dim`; by default in the flattened input."""
     return _index(self, dim, keepdim, jnp.argmax, "argmax")
 
 
-@operator(
-    signature="input, dim=None, keepdim=False",
-    differentiable=False,
-    samples=(sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True)),
-)
+@operator(signature="input, dim=None, keepdim=False", differentiable=False, samples=_OF_ONE)
 def argmin(self, *, dim=None, keepdim=False):
     """The index of the first smallest element along `dim`; by default in the flattened input."""
     return _index(self, dim, keepdim, jnp.argmin, "argmin")

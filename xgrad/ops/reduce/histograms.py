@@ -23,7 +23,6 @@ from ...dispatch.declare import composite, internal, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import promote_float, refuse_complex, require_real
 from ...dispatch.samples import positive, real, rising, sample, whole
-from ...errors import TracedValueError
 from ...tensor import Tensor
 from ...views.storage import Tracer, value_needed
 from ..create.factories import spaced
@@ -307,10 +306,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if isinstance(array := input._read(), Tracer):
         raise value_needed(
             array,
-            TracedValueError(
-                "bincount makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
-                "does not know. Use xgrad.zeros(size).scatter_add(0, input, ones) with a fixed size."
-            ),
+            "bincount makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
+            "does not know. Use xgrad.zeros(size).scatter_add(0, input, ones) with a fixed size.",
         )
     size = minlength
     if input.numel():

@@ -16,7 +16,6 @@ from ...base import dtypes
 from ...dispatch.declare import composite, operator, refuse_derivative
 from ...dispatch.promotion import refuse_complex, wrap_dim
 from ...dispatch.samples import real, rising, sample, whole
-from ...errors import TracedValueError
 from ...tensor import Tensor
 from ...views.named.arguments import own_dim
 from ...views.storage import Tracer, value_needed
@@ -97,10 +96,8 @@ def _require_values(self: Any, what: str) -> None:
     if isinstance(self, Tracer):
         raise value_needed(
             self,
-            TracedValueError(
-                f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
-                "does not know. Call it outside, or sort() and work on all elements."
-            ),
+            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
+            "does not know. Call it outside, or sort() and work on all elements.",
         )
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import TracedValueError
 from ...tensor import Tensor, from_array
 from ...views.storage import Tracer, value_needed
 
@@ -40,9 +39,6 @@ def host_of(tensor: Tensor, where: str) -> np.ndarray:
     array = tensor._read()
     if isinstance(array, Tracer):
         raise value_needed(
-            array,
-            TracedValueError(
-                f"{where}() needs the values: how many entries there are would be a shape (jax.jit traces)"
-            ),
+            array, f"{where}() needs the values: how many entries there are would be a shape (jax.jit traces)"
         )
     return np.asarray(private(tensor)._read())  # a twin: what NumPy sees is no longer ours to write to

@@ -122,12 +122,8 @@ class DataLoader(Generic[T_co]):
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.dataset = dataset
-        self.batch_size, self.sampler, self.batch_sampler, self.drop_last = (
-            batch_size,
-            sampler,
-            batch_sampler,
-            drop_last,
-        )
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
         self.collate_fn: Callable[[Any], Any] = collate_fn or (
             default_convert if batch_sampler is None else default_collate
         )
@@ -263,11 +259,8 @@ class _ThreadIterator(_LoaderIterator):
         n = loader.num_workers
         self._workers = [Worker(i, n, base + i, *options) for i in range(n)]
         self._ahead = n * max(loader.prefetch_factor or 0, 1)
-        self._timeout, self._in_order, self._persistent = (
-            loader.timeout or None,
-            loader.in_order,
-            loader.persistent_workers,
-        )
+        self._timeout: float | None = loader.timeout or None
+        self._in_order, self._persistent = loader.in_order, loader.persistent_workers
         self._asked: deque[tuple[Worker, Future[Any]]] = deque()
         self._restart()
 
