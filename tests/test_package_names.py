@@ -126,6 +126,56 @@ def test_nms_of_other_shapes(torch, torchvision, boxes, scores, match):
         torch.ops.torchvision.nms(torch.ones(boxes), torch.ones(scores), 0.5)
 
 
+def deformed(T, numbers, convolve):
+    """The values and gradients of a convolution of `numbers`: an input, a weight, offsets, a mask, a bias."""
+    leaves = [T.tensor(x, requires_grad=True) for x in numbers]
+    out = convolve(*leaves)
+    (out * T.arange(out.numel(), dtype=out.dtype).reshape(out.shape).cos()).sum().backward()
+    return [out.tolist(), *(leaf.grad.tolist() for leaf in leaves)]
+
+
+def test_a_deformable_convolution_without_offsets_is_one(torch, torchvision):
+    draw = np.random.default_rng(0).normal
+    x, weight, mask, bias = draw(size=(2, 4, 6, 5)), draw(size=(6, 2, 3, 2)), np.ones((2, 12, 3, 5)), draw(size=6)
+
+    def ours(x, weight, bias):
+        rest = torch.zeros(2, 24, 3, 5), torch.tensor(mask), bias, 2, 1, 1, 1, 1, 2, 2, 2, True
+        return torch.ops.torchvision.deform_conv2d(x, weight, *rest)
+
+    def theirs(x, weight, bias):
+        return real.nn.functional.conv2d(x, weight, bias, (2, 1), (1, 1), (1, 2), 2)
+
+    for mine, expected in zip(deformed(torch, (x, weight, bias), ours), deformed(real, (x, weight, bias), theirs)):
+        np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "width"), [("offset", 4), ("mask", 3)])
+def test_moves_of_another_size_than_a_deformable_convolutions_result(torch, torchvision, name, width):
+    moves = torch.zeros(1, 18, 3, width), torch.zeros(1, 9, 3, 5)
+    with pytest.raises(RuntimeError, match=rf"{name}\.shape is not valid.*expected: \(1, \d+, 3, 3\)"):
+        torch.ops.torchvision.deform_conv2d(
+            torch.ones(1, 2, 5, 5), torch.ones(3, 2, 3, 3), *moves, torch.zeros(3), 1, 1, 0, 0, 1, 1, 1, 1, True
+        )
+
+
+def test_a_deformable_convolution_of_one_pixel_samples_the_image(torch, torchvision):
+    draw = np.random.default_rng(1).normal
+    given = draw(size=(1, 2, 5, 5)), draw(size=(3, 2, 1, 1)), 2 * draw(size=(1, 2, 5, 5)), draw(size=(1, 1, 5, 5))
+
+    def ours(x, weight, offset, mask):
+        rest = torch.zeros(3), 1, 1, 0, 0, 1, 1, 1, 1, True
+        return torch.ops.torchvision.deform_conv2d(x, weight, offset, mask, *rest)
+
+    def theirs(x, weight, offset, mask):
+        places = real.stack(real.meshgrid(real.arange(5.0), real.arange(5.0), indexing="ij")) + offset[0]
+        grid = (places.flip(0).permute(1, 2, 0) / 2 - 1)[None]  # x before y, from -1 to 1
+        sampled = real.nn.functional.grid_sample(x, grid, align_corners=True)
+        return real.nn.functional.conv2d(sampled * mask, weight)
+
+    for mine, expected in zip(deformed(torch, given, ours), deformed(real, given, theirs)):
+        np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_torch_ops_is_one_module_however_it_is_imported(torch):
     import torch.ops as ops
 

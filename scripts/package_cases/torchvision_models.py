@@ -16,8 +16,8 @@ bit decides a pixel.  Random transforms draw other numbers than PyTorch's.
 
 Of the operators in C++ `torchvision.ops.nms` is xgrad's, on the host, and `roi_align` has a form in Python, so that
 detection models run: Faster, Mask and Keypoint R-CNN, RetinaNet, FCOS and SSDlite find PyTorch's boxes.  A compiled
-function cannot call `nms`, whose results have as many elements as boxes stay.  `roi_pool`, `ps_roi_align`,
-`ps_roi_pool` and `deform_conv2d` raise `NotImplementedError`: use `roi_align`, or register a kernel by
+function cannot call `nms`, whose results have as many elements as boxes stay.  `deform_conv2d` runs.  `roi_pool`,
+`ps_roi_align` and `ps_roi_pool` raise `NotImplementedError`: use `roi_align`, or register a kernel by
 `torch.library.impl("torchvision::roi_pool", "default", function)`.  In place of `io.read_image`, `decode_image` and
 `encode_png` use `PIL.Image` with `pil_to_tensor` and `to_pil_image` of `transforms.v2.functional`.
 
