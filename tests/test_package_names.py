@@ -1,8 +1,10 @@
 """as_torch(): the names that torchvision and timm ask for, and what their calls do."""
 
 import hashlib
+import sys
 import typing
 
+import numpy as np
 import pytest
 import torch as real
 
@@ -57,6 +59,121 @@ def test_an_operator_in_python_takes_the_place_of_one_in_cpp(torch):
     with pytest.raises(AttributeError, match="nms"):
         torch.ops.seeing.nms
     library._destroy()
+
+
+@pytest.fixture
+def torchvision(torch, tmp_path, monkeypatch):
+    """torchvision's check for its library, and nothing else of it."""
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").touch()
+    (tmp_path / "torchvision" / "extension.py").write_text("def _assert_has_ops():\n    raise RuntimeError")
+    monkeypatch.syspath_prepend(tmp_path)
+    from torchvision.extension import _assert_has_ops
+
+    yield _assert_has_ops
+    for name in ("torchvision", "torchvision.extension"):
+        del sys.modules[name]
+
+
+def test_torchvisions_operators_are_asked_of_xgrad(torch, torchvision):
+    torchvision()
+    boxes = torch.tensor([[0.0, 0, 4, 4], [0, 0, 4, 5], [5, 5, 9, 9]], requires_grad=True)
+    kept = torch.ops.torchvision.nms(boxes, torch.tensor([0.1, 0.9, 0.5]), 0.5)
+    assert (kept.dtype, kept.tolist(), kept.requires_grad) == (torch.int64, [1, 2], False)
+    with pytest.raises(NotImplementedError, match=r"'torchvision::roi_pool'.*no kernel"):
+        torch.ops.torchvision.roi_pool(torch.ones(1, 1, 4, 4), torch.ones(1, 5), 1.0, 2, 2)
+
+
+def kept_one_by_one(boxes, scores, threshold):
+    """nms in PyTorch, as torchvision's loop over pairs computes it."""
+    kept: list[int] = []
+    for j in scores.sort(descending=True, stable=True).indices.tolist():
+        pairs = [(boxes[i].tolist(), boxes[j].tolist(), i) for i in kept]
+        overlaps = []
+        for one, other, i in pairs:
+            width = max(0, min(one[2], other[2]) - max(one[0], other[0]))
+            height = max(0, min(one[3], other[3]) - max(one[1], other[1]))
+            area = [(b[2] - b[0]) * (b[3] - b[1]) for b in (boxes[i], boxes[j])]
+            overlaps.append(width * height / (area[0] + area[1] - width * height))
+        if not any(overlap > threshold for overlap in overlaps):
+            kept.append(j)
+    return kept
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nms_keeps_what_torchvision_keeps(torch, torchvision, dtype):
+    draw = np.random.default_rng(0)
+    for n in (0, 1, 20, 20, 20):
+        boxes, scores = draw.integers(0, 6, (n, 4)).astype(dtype), draw.choice([0.0, 1, 2, np.nan, np.inf], n)
+        boxes[:, 2:] += boxes[:, :2] + 1
+        boxes[:1, 0] = np.nan
+        scores = scores.astype(dtype)
+        kept = torch.ops.torchvision.nms(torch.from_numpy(boxes), torch.from_numpy(scores), 0.25)
+        assert kept.tolist() == kept_one_by_one(real.from_numpy(boxes), real.from_numpy(scores), 0.25)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "match"),
+    [
+        ((4,), (4,), "boxes should be a 2d tensor, got 1D"),
+        ((2, 3), (2,), "boxes should have 4 elements in dimension 1, got 3"),
+        ((2, 4), (2, 1), "scores should be a 1d tensor, got 2D"),
+        ((2, 4), (3,), "same number of elements in dimension 0, got 2 and 3"),
+    ],
+)
+def test_nms_of_other_shapes(torch, torchvision, boxes, scores, match):
+    with pytest.raises(RuntimeError, match=match):
+        torch.ops.torchvision.nms(torch.ones(boxes), torch.ones(scores), 0.5)
+
+
+def deformed(T, numbers, convolve):
+    """The values and gradients of a convolution of `numbers`: an input, a weight, offsets, a mask, a bias."""
+    leaves = [T.tensor(x, requires_grad=True) for x in numbers]
+    out = convolve(*leaves)
+    (out * T.arange(out.numel(), dtype=out.dtype).reshape(out.shape).cos()).sum().backward()
+    return [out.tolist(), *(leaf.grad.tolist() for leaf in leaves)]
+
+
+def test_a_deformable_convolution_without_offsets_is_one(torch, torchvision):
+    draw = np.random.default_rng(0).normal
+    x, weight, mask, bias = draw(size=(2, 4, 6, 5)), draw(size=(6, 2, 3, 2)), np.ones((2, 12, 3, 5)), draw(size=6)
+
+    def ours(x, weight, bias):
+        rest = torch.zeros(2, 24, 3, 5), torch.tensor(mask), bias, 2, 1, 1, 1, 1, 2, 2, 2, True
+        return torch.ops.torchvision.deform_conv2d(x, weight, *rest)
+
+    def theirs(x, weight, bias):
+        return real.nn.functional.conv2d(x, weight, bias, (2, 1), (1, 1), (1, 2), 2)
+
+    for mine, expected in zip(deformed(torch, (x, weight, bias), ours), deformed(real, (x, weight, bias), theirs)):
+        np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "width"), [("offset", 4), ("mask", 3)])
+def test_moves_of_another_size_than_a_deformable_convolutions_result(torch, torchvision, name, width):
+    moves = torch.zeros(1, 18, 3, width), torch.zeros(1, 9, 3, 5)
+    with pytest.raises(RuntimeError, match=rf"{name}\.shape is not valid.*expected: \(1, \d+, 3, 3\)"):
+        torch.ops.torchvision.deform_conv2d(
+            torch.ones(1, 2, 5, 5), torch.ones(3, 2, 3, 3), *moves, torch.zeros(3), 1, 1, 0, 0, 1, 1, 1, 1, True
+        )
+
+
+def test_a_deformable_convolution_of_one_pixel_samples_the_image(torch, torchvision):
+    draw = np.random.default_rng(1).normal
+    given = draw(size=(1, 2, 5, 5)), draw(size=(3, 2, 1, 1)), 2 * draw(size=(1, 2, 5, 5)), draw(size=(1, 1, 5, 5))
+
+    def ours(x, weight, offset, mask):
+        rest = torch.zeros(3), 1, 1, 0, 0, 1, 1, 1, 1, True
+        return torch.ops.torchvision.deform_conv2d(x, weight, offset, mask, *rest)
+
+    def theirs(x, weight, offset, mask):
+        places = real.stack(real.meshgrid(real.arange(5.0), real.arange(5.0), indexing="ij")) + offset[0]
+        grid = (places.flip(0).permute(1, 2, 0) / 2 - 1)[None]  # x before y, from -1 to 1
+        sampled = real.nn.functional.grid_sample(x, grid, align_corners=True)
+        return real.nn.functional.conv2d(sampled * mask, weight)
+
+    for mine, expected in zip(deformed(torch, given, ours), deformed(real, given, theirs)):
+        np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_torch_ops_is_one_module_however_it_is_imported(torch):

@@ -14,11 +14,12 @@ Models as those of timm.  Of the functions all results are compared, of uint8 ex
 some.  Where arithmetic falls on a whole number (`adjust_saturation` by 1.4) or between two pixels (`nearest`), its last
 bit decides a pixel.  Random transforms draw other numbers than PyTorch's.
 
-The operators in C++ do not run.  `torchvision.ops.nms`, `roi_pool`, `ps_roi_align`, `ps_roi_pool` and `deform_conv2d`
-raise torchvision's `RuntimeError`, that its library could not be loaded, and with them detection models in evaluation.
-Use `roi_align`, which has a form in Python, in the place of other kinds of pooling; for `nms` a loop over the boxes by
-falling scores that drops those of a large `box_iou` with one that stays.  In place of `io.read_image`, `decode_image`
-and `encode_png` use `PIL.Image` with `pil_to_tensor` and `to_pil_image` of `transforms.v2.functional`.
+Of the operators in C++ `torchvision.ops.nms` is xgrad's, on the host, and `roi_align` has a form in Python, so that
+detection models run: Faster, Mask and Keypoint R-CNN, RetinaNet, FCOS and SSDlite find PyTorch's boxes.  A compiled
+function cannot call `nms`, whose results have as many elements as boxes stay.  `deform_conv2d` runs.  `roi_pool`,
+`ps_roi_align` and `ps_roi_pool` raise `NotImplementedError`: use `roi_align`, or register a kernel by
+`torch.library.impl("torchvision::roi_pool", "default", function)`.  In place of `io.read_image`, `decode_image` and
+`encode_png` use `PIL.Image` with `pil_to_tensor` and `to_pil_image` of `transforms.v2.functional`.
 
 | what | weights | PyTorch's loss, gradients | xgrad |
 | --- | --- | --- | --- |"""

@@ -8,6 +8,8 @@ import torch.distributions
 import xgrad
 import xgrad.distributions
 
+from ..oracle import as_torch
+
 LIBRARIES = (torch, xgrad)
 P = [0.2, 0.5, 0.7]  # positive numbers below 1
 A, B = [0.5, 1.5, 3.0], [2.0, 0.7, 1.2]
@@ -374,6 +376,19 @@ def test_under_vmap():
     loc, value = xgrad.tensor([0.0, 1.0]), xgrad.tensor([0.5, -0.5])
     mapped = xgrad.vmap(lambda m, x: D.Normal(m, 2.0).log_prob(x))(loc, value)
     np.testing.assert_allclose(mapped.tolist(), D.Normal(loc, 2.0).log_prob(value).tolist(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.3, 1 - 2**-24, 1.0])
+def test_slopes_of_kumaraswamys_quantiles_to_the_ends(at):
+    def program(T):
+        given = [
+            T.tensor(x, dtype=T.float64, requires_grad=True)
+            for x in ([0.5, 1.0, 2.0, 5.0], [0.5, 1.0, 3.0, 0.5], [at] * 4)
+        ]
+        found = T.distributions.Kumaraswamy(*given[:2]).icdf(given[2])
+        return found, T.autograd.grad(found.sum(), given[1:])
+
+    as_torch(program, rtol=1e-5)
 
 
 def test_mode_of_kumaraswamy():

@@ -226,6 +226,38 @@ def test_a_step_with_a_layer_compiles():
     assert m.weight_ih_l0.grad is not None
 
 
+def test_a_compiled_function_takes_and_returns_a_packed_sequence():
+    layer = xgrad.nn.LSTM(2, 3)
+
+    def step(packed):
+        layer.zero_grad()
+        out, (h, _) = layer(packed)
+        padded, lengths = xgrad.nn.utils.rnn.pad_packed_sequence(out)
+        (padded.sum() + 2 * h.sum()).backward()
+        return out, padded, lengths, layer.weight_ih_l0.grad.clone(), packed
+
+    def leaves(value):
+        return [x for item in value for x in leaves(item)] if isinstance(value, tuple) else [value]
+
+    compiled = xgrad.compile(step)
+    for number, lengths in enumerate([[2, 4, 3], [2, 4, 3], [3, 4, 2], [4, 4, 1]]):
+        x = data(xgrad, (4, 3, 2), number).float()
+        packed = xgrad.nn.utils.rnn.pack_padded_sequence(x, xgrad.tensor(lengths), enforce_sorted=False)
+        ours, expected = compiled(packed), step(packed)
+        assert type(ours[0]) is type(ours[-1]) is type(packed)
+        for mine, theirs in zip(leaves(ours), leaves(expected), strict=True):
+            assert mine.dtype is theirs.dtype
+            assert bool(xgrad.allclose(mine, theirs, atol=1e-6))
+    assert compiled.metrics().traces == 3
+
+
+def test_a_compiled_function_returns_a_packed_sequence_whose_sizes_it_computed():
+    packed = xgrad.compile(lambda x, sizes: xgrad.nn.utils.rnn.PackedSequence(x * 2, sizes + 1))(
+        xgrad.ones(5, 2), xgrad.tensor([2, 1])
+    )
+    assert packed.batch_sizes.tolist() == [3, 2]
+
+
 def test_sequences_are_packed_and_padded_in_a_compiled_function():
     m = layer(xgrad, "GRU")
     of = importlib.import_module("xgrad.nn.utils.rnn")

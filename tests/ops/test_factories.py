@@ -1,6 +1,7 @@
 """Tensors from data and from sizes: dtypes as torch's, nothing narrowed, placed where asked, ours to donate."""
 
 import array
+import enum
 import subprocess
 import sys
 from collections import UserList, deque
@@ -40,6 +41,45 @@ def test_tensor_of_tensors_is_a_new_leaf_outside_of_the_graph():
     assert not xgrad.tensor(x * 2).requires_grad
 
 
+class Metres(float):
+    pass
+
+
+class Count(int):
+    pass
+
+
+class Phasor(complex):
+    pass
+
+
+class Plain(enum.Enum):
+    MEMBER = 1
+
+
+class Label(enum.IntEnum):
+    CAT = 1
+    DOG = 2
+
+
+def test_numbers_of_subclasses_are_numbers():
+    def program(T):
+        numbers = Metres(1.5), Count(3), Phasor(1j), Label.DOG
+        return (
+            *(T.tensor(n) for n in numbers),
+            *(T.as_tensor([n, True]) for n in numbers),
+            T.tensor([[Count(3), 4], (Label.CAT, Label.DOG)]),
+            T.tensor([Label.DOG, Metres(2.5)]),
+            T.tensor([Metres(2.5), 3], dtype=T.int64),
+            T.tensor([Count(3), Label.CAT], dtype=T.float64),
+            T.tensor([Metres(2.5), np.float64(1)]),
+            T.Tensor([Metres(1), Count(2)]),
+            T.zeros(1).new_tensor([Label.DOG]),
+        )
+
+    as_torch(program)
+
+
 def test_arrays_of_others_are_copied_and_never_donated():
     mine = np.zeros(3)
     array = jax.numpy.zeros(3)
@@ -58,6 +98,7 @@ def test_arrays_of_others_are_copied_and_never_donated():
         (lambda T: T.tensor([[1, 2], [3]]), "expected sequence"),
         (lambda T: T.tensor(["abc"]), "too many dimensions 'str'"),
         (lambda T: T.tensor([None]), "Could not infer dtype of NoneType"),
+        (lambda T: T.tensor([Plain.MEMBER]), "Could not infer dtype of Plain"),
         (lambda T: T.tensor({0: 1}), "Could not infer dtype of dict"),
         (lambda T: T.tensor({0}), "Could not infer dtype of set"),
         (lambda T: T.tensor(map(int, [1])), "Could not infer dtype of map"),

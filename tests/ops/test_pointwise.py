@@ -318,6 +318,27 @@ def test_zeta_below_zero_and_at_its_corners():
     as_torch(gradient, rtol=1e-9)
 
 
+def test_slope_of_zeta_where_its_value_is_infinite():
+    def gradient(T):
+        at = T.tensor([0.5, 1.0, 2.0], requires_grad=True)
+        return T.autograd.grad(T.special.zeta(T.ones(3), at).sum(), at)[0]
+
+    as_torch(gradient, rtol=1e-5)
+    with xgrad.autograd.forward_ad.dual_level():
+        at = xgrad.autograd.forward_ad.make_dual(xgrad.tensor([2.0]), xgrad.ones(1))
+        tangent = xgrad.autograd.forward_ad.unpack_dual(xgrad.special.zeta(xgrad.ones(1), at)).tangent
+    assert tangent.item() == pytest.approx(1 - np.pi**2 / 6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lgamma_around_its_zeros(dtype):
+    step = np.float32(2**-10) ** np.arange(1, 3, dtype=np.float32)
+    x = np.concatenate([at + sign * step for at in (1, 2) for sign in (-1, 0, 1)] + [np.linspace(0.55, 2.45, 9)])
+    x = x.astype(dtype)
+    ours = xgrad.lgamma(xgrad.tensor(x)).numpy()
+    np.testing.assert_allclose(ours, torch.lgamma(torch.tensor(x)).numpy(), rtol=8 * np.finfo(dtype).eps)
+
+
 def test_zeta_of_large_numbers_and_where_terms_cancel():
     # The last two are sums of (k + 1/2)**-25 from k = 1 and 3, where torch's second is wrong.
     x, q = np.array([1e6, 1e9, 1e30, 3.0, 25.0, 25.0]), np.array([1.0, 1 + 1e-9, 2.0, -1e-30, -0.5, -2.5])

@@ -6,6 +6,7 @@ import torch
 
 import xgrad
 
+from ..oracle import as_torch
 from .derivatives import agree, numbers
 
 X = numbers(3, 5)
@@ -27,6 +28,24 @@ def test_tangent_of_logcumsumexp_against_differences():
         got = xgrad.autograd.forward_ad.unpack_dual(dual.logcumsumexp(0)).tangent.numpy()
     exact = [np.logaddexp.accumulate(x + s * h * t) for s in (1, -1)]
     np.testing.assert_allclose(got, (exact[0] - exact[1]) / (2 * h), rtol=1e-6)
+
+
+@pytest.mark.parametrize("x", [[-np.inf, -np.inf, 0.5, 1.0], [0.5, -np.inf, 2.0], [1.0, np.inf, 2.0], [np.nan, 1.0]])
+def test_derivatives_of_logcumsumexp_behind_infinities(x):
+    def program(T):
+        at, by = T.tensor(x, dtype=T.float64, requires_grad=True), T.arange(1.0, len(x) + 1, dtype=T.float64)
+        (first,) = T.autograd.grad((at.logcumsumexp(0) * by).nan_to_num(0, 0, 0).sum(), at, create_graph=True)
+        (second,) = T.autograd.grad((first * by.cos()).sum(), at)
+        return first.detach(), second
+
+    as_torch(program, rtol=1e-9, atol=1e-12)
+
+
+def test_tangent_of_logcumsumexp_behind_infinities():
+    with xgrad.autograd.forward_ad.dual_level():
+        dual = xgrad.autograd.forward_ad.make_dual(xgrad.tensor([-np.inf, -np.inf, 0.5, 1.0]), xgrad.ones(4))
+        tangent = xgrad.autograd.forward_ad.unpack_dual(dual.logcumsumexp(0)).tangent
+    np.testing.assert_allclose(tangent.numpy(), [1, np.nan, 1, 1], rtol=1e-6)
 
 
 def test_cumsum_in_place_and_of_integers():

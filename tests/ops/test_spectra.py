@@ -14,6 +14,14 @@ HERMITIAN = np.array([[1, 1j, 0], [-1j, 2, 1], [0, 1, 3]])
 EQUAL = {"identity": np.eye(3), "zero": np.zeros((3, 3)), "rank one": np.ones((3, 3))}
 
 
+def test_determinants_whose_products_overflow():
+    large = [[[1e30, 1e30], [1e30, 2e30]], [[1e30, 1e30], [1e30, 1e30]], [[1e30, -1e-30], [1e30, 1e-30]]]
+    assert xgrad.linalg.det(xgrad.tensor(large)).tolist() == [np.inf, 0, pytest.approx(2)]
+    of_three = [np.diag([1e25, 1e25, 1e-30]), np.full((3, 3), 1e30), [[1e20, 1e20, 0], [1e20, -1e20, 0], [0, 0, 1e20]]]
+    found = xgrad.linalg.det(xgrad.tensor(np.array(of_three, np.float32))).tolist()
+    assert found == [pytest.approx(1e20), 0, -np.inf]
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("x", EQUAL.values(), ids=EQUAL)
 def test_gradients_of_equal_and_zero_values_alone(x):

@@ -11,6 +11,7 @@ from ..base.jax_compat import Tracer
 from ..config import state
 from ..engine.edges import GradientEdge
 from ..engine.node import InputMetadata, Node
+from ..nn.utils.rnn import PackedSequence
 from ..random import default_generator
 from ..tensor import from_array
 from .backward_node import Target
@@ -117,7 +118,9 @@ class _Tracing:
         self, args: tuple[Any, ...], kwargs: dict[Any, Any], donate: bool, options: dict[Any, Any] | None
     ) -> tuple[Entry, Surroundings]:
         self.args, self.kwargs = args, kwargs
-        self.around.given(nodes_of((args, kwargs)))
+        nodes = nodes_of((args, kwargs))
+        self.packed = any(isinstance(n, PackedSequence) for n in nodes)  # its sizes are read: the tree has them
+        self.around.given(nodes)
         try:
             self.frames.start()
             try:
@@ -255,7 +258,7 @@ class _Tracing:
         return isinstance(tensor, Tracer) or object.__getattribute__(tensor, "__dict__").get("_trace") is self.trace
 
     def _arguments(self) -> tuple[tuple, dict]:
-        if not self.bare:
+        if not self.bare and not self.packed:
             return self.args, self.kwargs
         leaves = list(self.leaves)
         for place in self.bare:

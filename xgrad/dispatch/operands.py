@@ -32,14 +32,20 @@ def operand(op: Operator, x: Any) -> Any:
         return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
     if isinstance(x, (jax.Array, np.ndarray)):
         return from_foreign(x)
-    # Of a subclass, as an enumeration's member is.
+    if isinstance(x, NUMBERS):
+        return plain_number(x)
+    raise TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}")
+
+
+def plain_number(x: Any) -> Any:
+    """Convert a number of a subclass, as an enumeration's member is, to Python's; return any other object itself."""
+    if x.__class__ in USUAL or isinstance(x, np.generic):
+        return x
     if isinstance(x, int):
         return int.__int__(x)
     if isinstance(x, float):
         return float.__float__(x)
-    if isinstance(x, complex):
-        return complex.__complex__(x)
-    raise TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}")
+    return complex.__complex__(x) if isinstance(x, complex) else x
 
 
 def plain(x: Tensor) -> Tensor:

@@ -70,7 +70,11 @@ class Kumaraswamy(_ByQuantiles):
         return 1 - (1 - self._within(self._checked(value)).pow(self.concentration1)).pow(self.concentration0)
 
     def icdf(self, value: Tensor) -> Tensor:
-        rest = -T["expm1"](T["log1p"](-value) / self.concentration0)
+        power = (1 - value).pow(self.concentration0.reciprocal())
+        # Near 0 without cancellation; near 1, where log1p has an infinite slope, by the power.
+        near = (value < 0.5) | (power > 0.5)
+        rest = -T["expm1"](T["log1p"](-T["where"](near, value, 0.0)) / self.concentration0)
+        rest = T["where"](near, rest, 1 - power)
         return rest.pow(self.concentration1.reciprocal())
 
     def entropy(self) -> Tensor:

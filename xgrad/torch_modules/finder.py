@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,27 @@ class _Loader(Loader):
         return self.face
 
     def exec_module(self, module: ModuleType) -> None: ...
+
+
+class _WithOperators(Loader):
+    """Loads torchvision.extension, and has its library's operators be xgrad's: torchvision asks for it before calls.
+
+    `_has_ops()` stays False: then torchvision runs roi_align in Python, and registers no formulas of C++.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        import_module("xgrad.torch_modules.torchvision_operators")
+        vars(module)["_assert_has_ops"] = lambda: None
 
 
 class _Torch(Distribution):
@@ -63,12 +84,16 @@ def _safetensors() -> ModuleType:
 
 
 class TorchFinder(DistributionFinder):
-    """Finds modules named torch and torch.X, and safetensors.torch, whose own file reads memory at `data_ptr()`."""
+    """Finds modules named torch and torch.X, safetensors.torch, whose own file reads memory at `data_ptr()`, and
+    torchvision.extension, whose library is in C++."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module of torch's that xgrad has; None for all others."""
         if name == "safetensors.torch":
             return ModuleSpec(name, _Loader(_safetensors()), origin="xgrad")
+        if name == "torchvision.extension" and (spec := PathFinder.find_spec(name, path)) is not None:
+            spec.loader = _WithOperators(spec.loader)
+            return spec
         if name != "torch" and not name.startswith("torch."):
             return None
         face = make_face(name[6:])

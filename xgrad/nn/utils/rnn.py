@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...base import dtypes
-from ...dispatch.on_device import beside
+from ...base.jax_compat import Tracer
+from ...dispatch.on_device import beside, held_of
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor, from_array
 
@@ -38,6 +39,8 @@ class PackedSequence(PackedSequence_):
     `data` has the elements of all sequences, time step by time step, `batch_sizes` the number of sequences of each time
     step.  `sorted_indices` orders the batch by length, `unsorted_indices` is its inverse; both are None if the batch
     came in that order.
+
+    A compiled function that takes one is traced for each choice of lengths and order: they are numbers of its program.
 
     >>> import xgrad
     >>> from xgrad.nn.utils.rnn import pack_sequence
@@ -139,7 +142,28 @@ def _indices(values: np.ndarray, data: Tensor | None = None) -> Tensor:
     """
     values = values.astype(dtypes.default_integer())
     with jax.ensure_compile_time_eval():
-        return from_array(jnp.asarray(values)) if data is None else beside(data, values)
+        made = jnp.asarray(values)
+    return from_array(made) if data is None else beside(data, made)
+
+
+def _children(sequence: PackedSequence) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
+    """The data is the tree's leaf, the other fields are numbers of the tree: a compiled function reads them."""
+    if any(isinstance(held_of(field), Tracer) for field in sequence[1:]):  # a compiled function computed them
+        return tuple(sequence), None
+    rest = (None if field is None else tuple(_as_lengths(field).tolist()) for field in sequence[1:])
+    return (sequence.data,), tuple(rest)
+
+
+def _sequence(rest: tuple[Any, ...] | None, children: Any) -> PackedSequence:
+    if rest is None:
+        return PackedSequence(*children)
+    (data,), (sizes, *orders) = children, rest
+    like = data if isinstance(data, Tensor) else None  # else a leaf that JAX puts there
+    indices = [None if order is None else _indices(np.array(order), like) for order in orders]
+    return PackedSequence(data, _indices(np.array(sizes)), *indices)
+
+
+jax.tree_util.register_pytree_node(PackedSequence, _children, _sequence)
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:

@@ -31,6 +31,7 @@ from ...config import state
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal
+from ...dispatch.operands import plain_number
 from ...dispatch.promotion import cast
 from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...execution.pending import declared_of
@@ -132,12 +133,15 @@ def is_sequence(data: Any) -> TypeGuard[Sequence[Any]]:
     if isinstance(data, (str, bytes, Mapping, Tensor, np.ndarray, np.generic, range)):
         return False
     kind = type(data)
-    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not hasattr(kind, "__array__")
+    # The instance too: a class shows its metaclass's methods, which an enumeration's members do not have.
+    methods = all(hasattr(has, name) for has in (kind, data) for name in ("__len__", "__getitem__"))
+    return methods and not hasattr(kind, "__array__")
 
 
 def _leaves_to_host(data: Any) -> Any:
     if isinstance(data, (list, tuple)) or is_sequence(data):
         return [_leaves_to_host(d) for d in data]
+    data = plain_number(data)
     return data if type(data) in _BUILTINS else _host(data)
 
 
@@ -165,10 +169,12 @@ def _inferred(types: set[type]) -> np.dtype:
 
 def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
     types = _leaf_types(data)
+    if not types <= _BUILTINS:
+        data = _leaves_to_host(data)
+        types = _leaf_types(data)
     if types <= _BUILTINS and (dtype is None or dtype not in (dtypes.float64, dtypes.complex128)):
         dtype = None if dtype is None else dtypes.as_dtype(dtype)  # the error of a number that does not fit names it
     else:
-        data = _leaves_to_host(data)
         if dtype is None:
             found = _leaf_dtypes(data)
             dtype = found.pop()
@@ -243,6 +249,7 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         if copy or wanted != data.dtype:
             return call(_converted.operator, (from_foreign(data),), (np.dtype(wanted),))
         return from_foreign(data)
+    data = plain_number(data)
     if type(data) in _BUILTINS:
         dtype = number_dtype(data) if dtype is None else dtype
         if asked is not None and asked != dtype and asked in dtypes.INEXACT:

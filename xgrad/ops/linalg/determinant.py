@@ -16,7 +16,20 @@ import numpy as np
 @jax.custom_jvp
 def determinant(A: Any) -> Any:
     """The determinants of square matrices that are not empty."""
-    return jnp.linalg.det(A)
+    found = jnp.linalg.det(A)
+    return _scaled(A, found) if A.shape[-1] in (2, 3) else found
+
+
+def _scaled(A: Any, found: Any) -> Any:
+    """`found`, and where it is not finite, the determinant of rows near 1: jax's sum of products is inf - inf there."""
+    largest = jnp.max(jnp.abs(A), axis=-1, keepdims=True)
+    exponents = jnp.where(jnp.isfinite(largest), jnp.frexp(largest)[1], 1) - 1
+    one = jnp.ones_like(largest)
+    small = jnp.linalg.det(A / jnp.ldexp(one, exponents))
+    total = exponents.sum((-2, -1))
+    half = total // 2
+    large = small * jnp.ldexp(one[..., 0, 0], half) * jnp.ldexp(one[..., 0, 0], total - half)
+    return jnp.where(jnp.isfinite(found), found, jnp.where(small == 0, small, large))
 
 
 @determinant.defjvp

@@ -8,7 +8,9 @@ import math
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 from jax.scipy import special as js
 
 from ...dispatch.declare import composite, operator
@@ -101,6 +103,7 @@ def zeta(self, other):
     return _zeta(self, other)
 
 
+@jax.custom_jvp
 def _zeta(x: Any, q: Any) -> Any:
     """jax's zeta, and for q < 0 sums of it: there jax's has too few terms (x = 2, q = -8.9: -7260 for 103.2).
 
@@ -119,6 +122,20 @@ def _zeta(x: Any, q: Any) -> Any:
     # jax's terms leave the range where the first one alone is left: x is large, or q near 0.
     found = jnp.where(jnp.isnan(found) & (x > 1) & (q > 0), jnp.where(q > 0, q, 1) ** -x, found)
     return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
+
+
+def _zeta_tangent(primals: tuple, tangents: tuple) -> Any:
+    """Symbolic zeros, because the derivative by x at 1 is infinite, and that by q is not."""
+    (x, q), (dx, dq) = primals, tangents
+    parts = []
+    if not isinstance(dx, SymbolicZero):
+        parts.append(jax.jvp(lambda x: _zeta.fun(x, q), (x,), (dx,))[1])
+    if not isinstance(dq, SymbolicZero):
+        parts.append(-x * _zeta(x + 1, q) * dq)
+    return _zeta(x, q), sum(parts)
+
+
+_zeta.defjvp(_zeta_tangent, symbolic_zeros=True)
 
 
 def _incomplete_gamma(upper: bool, a: Any, x: Any) -> Any:

@@ -3,8 +3,11 @@
 (PyTorch: aten/src/ATen/native/ReduceOps.cpp.)
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ... import return_types
 from ...base import dtypes
@@ -58,7 +61,35 @@ def logcumsumexp(self, *, dim):
         return self
     if jnp.iscomplexobj(self):
         return jax.lax.associative_scan(jnp.logaddexp, self, axis=dim)
-    return jax.lax.cumlogsumexp(self, axis=dim)
+    return _log_sums(dim, self)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _log_sums(dim, x):
+    return jax.lax.cumlogsumexp(x, axis=dim)
+
+
+@_log_sums.defjvp
+def _log_sums_tangent(dim, primals, tangents):
+    """dy[j] = exp(y[j - 1] - y[j]) dy[j - 1] + exp(x[j] - y[j]) dx[j], by a scan.
+
+    jax's tangent of logaddexp takes infinities for 0: behind inf its gradients were wrong, and behind two -inf the
+    second derivatives NaN.  As in PyTorch the gradient of an inf is NaN, and the numbers behind it have 0.
+    """
+    (x,), (dx,) = primals, tangents
+    y = _log_sums(dim, x)
+
+    def share(part, whole):
+        same = jnp.isinf(whole) & (part == whole)
+        return jnp.exp(jnp.where(same, 0, part) - jnp.where(same, 0, whole))
+
+    def step(one, other):
+        return other[0], share(one[0], other[0]) * one[1] + other[1]
+
+    moved = jnp.where(jnp.isposinf(x), jnp.nan, share(x, y)) * dx
+    tangent = jax.lax.associative_scan(step, (y, moved), axis=dim)[1]
+    undefined = jnp.isneginf(y) & (jax.lax.broadcasted_iota(np.int32, y.shape, dim) > 0)
+    return y, tangent * jnp.where(undefined, jnp.nan, 1).astype(y.dtype)
 
 
 def _extremum(self, dim, better):
