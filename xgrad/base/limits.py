@@ -171,11 +171,13 @@ def checked(
                 with x64_for_now():
                     return function(*args)
         with full_products():
+            run = function
             if _weight(leaves, static) > _SUSPICIOUS:
-                check_program(jax.make_jaxpr(function)(*args).jaxpr)
+                run = jax.jit(function, inline=True)  # traced once, for the check and for this program
+                check_program(run.trace(*args).jaxpr.jaxpr)
             if x64_enabled() and (platform := traced_for()) in REFUSED:
                 refuse_operations(platform, name.lstrip("_"), jax.make_jaxpr(function)(*args).jaxpr)
-            out = function(*args)
+            out = run(*args)
         for array in jax.tree.leaves(out):
             check_size(array.shape, array.dtype)
         return out
