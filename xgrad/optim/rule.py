@@ -259,24 +259,30 @@ def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[An
         # A formula of NaN would have a gradient of NaN even where its value is not taken.
         new = _step(form._replace(skips=False), own, [jnp.where(skip, 0, g).astype(g.dtype) for g in grads], operands)
         return [jnp.where(skip, old, value) for old, value in zip(itertools.chain(*own), new, strict=True)]
+    h = vars(derived(form.rule, form.numbers, form.tensors, operands))
+    # Parameters of one shape are traced once, and are in the program as if each had been traced.
+    one = jax.jit(functools.partial(_step_of_one, form), inline=True)
+    return [*itertools.chain(*[one(h, mine, grad) for mine, grad in zip(own, grads, strict=True)])]
+
+
+def _step_of_one(form: _Form, h: dict[str, Any], own: list[Any], grad: Any) -> list[Any]:
     rule, options = form.rule, SimpleNamespace(**dict(form.options))
-    h = derived(rule, form.numbers, form.tensors, operands)
-    results = []
-    for (p, *rest), grad in zip(own, grads, strict=True):
-        arrays = rest[len(rule.counts) :]
-        kind = _real_dtype(p.dtype)
-        # Each parameter's own, because XLA compiles equal kernels once: items of one array would make each another.
-        scalars, counts = rule.coefficients(h, dict(zip(rule.counts, rest)), options)
-        c = SimpleNamespace(**{name: jnp.asarray(value, kind) for name, value in scalars.items()})
-        g = _wide(grad if grad.dtype == p.dtype else grad.astype(p.dtype))
-        if getattr(options, "maximize", False):
-            g = -g
-        s = {name: _wide(a) for name, a in zip(form.arrays, arrays)}
-        new, s = _updated(rule, _wide(p), g, s, c, options)
-        results.append(_narrow(new, p))
-        results += [counts[name].astype(o.dtype) for name, o in zip(rule.counts, rest)]
-        results += [_narrow(s[name], a) for name, a in zip(form.arrays, arrays)]
-    return results
+    p, *rest = own
+    arrays = rest[len(rule.counts) :]
+    kind = _real_dtype(p.dtype)
+    # Each parameter's own, because XLA compiles equal kernels once: items of one array would make each another.
+    scalars, counts = rule.coefficients(SimpleNamespace(**h), dict(zip(rule.counts, rest)), options)
+    c = SimpleNamespace(**{name: jnp.asarray(value, kind) for name, value in scalars.items()})
+    g = _wide(grad if grad.dtype == p.dtype else grad.astype(p.dtype))
+    if getattr(options, "maximize", False):
+        g = -g
+    s = {name: _wide(a) for name, a in zip(form.arrays, arrays)}
+    new, s = _updated(rule, _wide(p), g, s, c, options)
+    return [
+        _narrow(new, p),
+        *[counts[name].astype(o.dtype) for name, o in zip(rule.counts, rest)],
+        *[_narrow(s[name], a) for name, a in zip(form.arrays, arrays)],
+    ]
 
 
 def derived(rule: Rule, names: tuple[str, ...], tensors: tuple[str, ...], operands: list[Any]) -> SimpleNamespace:
