@@ -1,11 +1,13 @@
 """A trace sees the frames of users' code, wherever it runs, and passes over operators that run none."""
 
+import io
 import sys
 
 import jax.numpy as jnp
 import pytest
 
 import xgrad
+from xgrad.compiler.guards.frames import Frames
 from xgrad.dispatch.kernel import kernel_of
 from xgrad.dispatch.operator import Operator
 from xgrad.dispatch.tables import OPERATORS
@@ -93,3 +95,41 @@ def test_operators_are_traced_without_a_profile_and_users_profiles_see_all():
         op.kernels.clear()
         op.kernels.update(before)
     assert jnp.ones(1).sum() == 1  # JAX is as it was
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """A dot for each event of JAX's frames that a trace sees; a stream of text has no guard."""
+    found, watch = io.StringIO(), Frames.watch
+
+    def watching(self):
+        watch(self)
+        see = sys.getprofile()
+
+        def counting(frame, event, arg):
+            if str(frame.f_globals.get("__name__")).startswith("jax."):
+                found.write(".")
+            see(frame, event, arg)
+
+        counting.may_pause = True
+        sys.setprofile(counting)
+
+    monkeypatch.setattr(Frames, "watch", watching)
+    return found
+
+
+def test_calls_of_our_own_programs_are_not_seen(events):
+    x = xgrad.ones(3, 7, dtype=xgrad.float64)
+    for _ in range(2):  # the first trace makes the kernels
+        events.truncate(0)
+        xgrad.compile(lambda x: (x.exp().mm(x.sin().T) + 1).sum())(x)
+    assert events.getvalue().count(".") < 300  # each of five calls has some 300
+
+
+def test_a_step_is_not_seen(events):
+    w = [xgrad.ones(3, 4, requires_grad=True) for _ in range(30)]
+    optimizer = xgrad.optim.AdamW(w)
+    for each in w:
+        each.grad = xgrad.ones(3, 4)
+    xgrad.compile(optimizer.step)()
+    assert events.getvalue().count(".") < 3000  # 90 tensors of state, and the step

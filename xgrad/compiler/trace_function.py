@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ..autograd.backward import grad
 from ..base.jax_compat import Tracer
+from ..base.limits import unseen
 from ..config import state
 from ..engine.edges import GradientEdge
 from ..engine.node import InputMetadata, Node
@@ -227,8 +228,9 @@ class _Tracing:
         try:
             self.result = outputs.plan(value)
             self._check_returned(outputs.constants)
-            self.puts = self._changes(outputs)
-            self.effects = outputs.effects()
+            with unseen():  # the function has ended
+                self.puts = self._changes(outputs)
+                self.effects = outputs.effects()
             pulled = self._pull(outputs)
         finally:
             del outputs.outside  # it refers to this trace: the cycle would keep the arguments alive

@@ -53,7 +53,7 @@ class lazy(Generated):
         return in_block(function, type(self))
 
     def _block(self) -> Iterator["lazy"]:
-        runner.plain = False
+        runner.ask()
         error = before = None
         outside, queue = sys.exception(), state.queue or Queue()
         blocks = (*state.lazy_blocks, (self, state.queue, state.lazy))
