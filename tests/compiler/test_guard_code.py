@@ -72,6 +72,20 @@ def test_each_of_several_names_is_looked_at(count):
         assert compiled(x).tolist() == [sum(table.values())] * 3
 
 
+def test_each_of_several_names_that_are_missing_is_looked_at():
+    class Options:
+        a = b = c = d = e = f = 1.0
+
+    options, x = Options(), xgrad.ones(3)
+    compiled = xgrad.compile(lambda x: x * (options.a + options.b + options.c + options.d + options.e + options.f))
+    for i, name in enumerate(["", *"abcdef"]):
+        if name:
+            setattr(options, name, 2.0)  # in place of the class's
+        for _ in range(2):
+            assert compiled(x).tolist() == [6.0 + i] * 3
+    assert compiled.metrics().traces == 7
+
+
 def test_tensors_that_come_to_share_a_storage_are_seen():
     a, b = xgrad.ones(3), xgrad.ones(3)
 
