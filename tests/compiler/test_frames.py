@@ -99,7 +99,7 @@ def test_operators_are_traced_without_a_profile_and_users_profiles_see_all():
 
 @pytest.fixture
 def events(monkeypatch):
-    """A dot for each event of JAX's frames that a trace sees; a stream of text has no guard."""
+    """A dot for each event of JAX's frames that a trace sees, and an "e" for one of edges.py; text has no guard."""
     found, watch = io.StringIO(), Frames.watch
 
     def watching(self):
@@ -107,8 +107,11 @@ def events(monkeypatch):
         see = sys.getprofile()
 
         def counting(frame, event, arg):
-            if str(frame.f_globals.get("__name__")).startswith("jax."):
+            module = str(frame.f_globals.get("__name__"))
+            if module.startswith("jax."):
                 found.write(".")
+            elif module == "xgrad.engine.edges":
+                found.write("e")
             see(frame, event, arg)
 
         counting.may_pause = True
@@ -119,11 +122,28 @@ def events(monkeypatch):
 
 
 def test_calls_of_our_own_programs_are_not_seen(events):
-    x = xgrad.ones(3, 7, dtype=xgrad.float64)
+    x = xgrad.ones(3, 7, dtype=xgrad.float64, requires_grad=True)
     for _ in range(2):  # the first trace makes the kernels
         events.truncate(0)
-        xgrad.compile(lambda x: (x.exp().mm(x.sin().T) + 1).sum())(x)
+        xgrad.compile(lambda x: (x.exp() * x.sin() + 1).sum())(x)
+    assert "e" not in events.getvalue()  # where operators look for the nodes of their arguments
     assert events.getvalue().count(".") < 300  # each of five calls has some 300
+
+
+def test_hooks_within_an_operator_are_seen():
+    seen = io.StringIO()
+
+    def pack(t):
+        seen.write("yes " if sys.getprofile() is not None else "no ")
+        return t
+
+    def run(x):
+        leaf = x.detach().requires_grad_()
+        with xgrad.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            return (leaf.exp() * leaf).sum()
+
+    xgrad.compile(run, verify=False)(xgrad.ones(3, dtype=xgrad.float64))
+    assert seen.getvalue() == "yes yes yes "
 
 
 def test_a_step_is_not_seen(events):

@@ -122,15 +122,21 @@ def unseen() -> Iterator[None]:
 
     To see them takes as long as they do.
     """
-    seen = sys.getprofile()
-    if not hasattr(seen, "may_pause"):
+    see = seen()
+    if see is None:
         yield
         return
     sys.setprofile(None)
     try:
         yield
     finally:
-        sys.setprofile(seen)
+        sys.setprofile(see)
+
+
+def seen() -> Any:
+    """Return the profiler by which a trace of a compiled function sees this thread's frames; None if none does."""
+    see = sys.getprofile()
+    return see if hasattr(see, "may_pause") else None
 
 
 def jaxs_products() -> Any:
