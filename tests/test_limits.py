@@ -158,3 +158,15 @@ def test_both_of_xlas_errors_for_want_of_memory_are_known(text):
     assert isinstance(limits.out_of_memory(jax.errors.JaxRuntimeError(text)), xgrad.errors.OutOfMemoryError)
     assert limits.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: another")) is None
     assert limits.out_of_memory(ValueError(text)) is None
+
+
+def test_a_function_of_large_arrays_is_traced_once():
+    calls = []
+
+    def product(a, b):
+        calls.append(1)
+        return a * b.sum()
+
+    large = jax.ShapeDtypeStruct((1 << 21,), "float32")
+    jax.eval_shape(jax.jit(limits.checked(product)), large, large)
+    assert len(calls) == 1

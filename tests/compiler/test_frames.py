@@ -1,11 +1,13 @@
 """A trace sees the frames of users' code, wherever it runs, and passes over operators that run none."""
 
+import io
 import sys
 
 import jax.numpy as jnp
 import pytest
 
 import xgrad
+from xgrad.compiler.guards.frames import Frames
 from xgrad.dispatch.kernel import kernel_of
 from xgrad.dispatch.operator import Operator
 from xgrad.dispatch.tables import OPERATORS
@@ -93,3 +95,61 @@ def test_operators_are_traced_without_a_profile_and_users_profiles_see_all():
         op.kernels.clear()
         op.kernels.update(before)
     assert jnp.ones(1).sum() == 1  # JAX is as it was
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """A dot for each event of JAX's frames that a trace sees, and an "e" for one of edges.py; text has no guard."""
+    found, watch = io.StringIO(), Frames.watch
+
+    def watching(self):
+        watch(self)
+        see = sys.getprofile()
+
+        def counting(frame, event, arg):
+            module = str(frame.f_globals.get("__name__"))
+            if module.startswith("jax."):
+                found.write(".")
+            elif module == "xgrad.engine.edges":
+                found.write("e")
+            see(frame, event, arg)
+
+        counting.may_pause = True
+        sys.setprofile(counting)
+
+    monkeypatch.setattr(Frames, "watch", watching)
+    return found
+
+
+def test_calls_of_our_own_programs_are_not_seen(events):
+    x = xgrad.ones(3, 7, dtype=xgrad.float64, requires_grad=True)
+    for _ in range(2):  # the first trace makes the kernels
+        events.truncate(0)
+        xgrad.compile(lambda x: (x.exp() * x.sin() + 1).sum())(x)
+    assert "e" not in events.getvalue()  # where operators look for the nodes of their arguments
+    assert events.getvalue().count(".") < 600  # each of five calls has some 300
+
+
+def test_hooks_within_an_operator_are_seen():
+    seen = io.StringIO()
+
+    def pack(t):
+        seen.write("yes " if sys.getprofile() is not None else "no ")
+        return t
+
+    def run(x):
+        leaf = x.detach().requires_grad_()
+        with xgrad.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            return (leaf.exp() * leaf).sum()
+
+    xgrad.compile(run, verify=False)(xgrad.ones(3, dtype=xgrad.float64))
+    assert seen.getvalue() == "yes yes yes "
+
+
+def test_a_step_is_not_seen(events):
+    w = [xgrad.ones(3, 4, requires_grad=True) for _ in range(30)]
+    optimizer = xgrad.optim.AdamW(w)
+    for each in w:
+        each.grad = xgrad.ones(3, 4)
+    xgrad.compile(optimizer.step)()
+    assert events.getvalue().count(".") < 10_000  # 120 tensors become operands

@@ -72,6 +72,20 @@ def test_each_of_several_names_is_looked_at(count):
         assert compiled(x).tolist() == [sum(table.values())] * 3
 
 
+def test_each_of_several_names_that_are_missing_is_looked_at():
+    class Options:
+        a = b = c = d = e = f = 1.0
+
+    options, x = Options(), xgrad.ones(3)
+    compiled = xgrad.compile(lambda x: x * (options.a + options.b + options.c + options.d + options.e + options.f))
+    for i, name in enumerate(["", *"abcdef"]):
+        if name:
+            setattr(options, name, 2.0)  # in place of the class's
+        for _ in range(2):
+            assert compiled(x).tolist() == [6.0 + i] * 3
+    assert compiled.metrics().traces == 7
+
+
 def test_tensors_that_come_to_share_a_storage_are_seen():
     a, b = xgrad.ones(3), xgrad.ones(3)
 
@@ -121,3 +135,28 @@ def test_a_tensor_that_looked_bare_and_gets_more_is_seen():
     assert compiled(x).tolist() == compiled(x).tolist() == 6.0
     x.grad = xgrad.ones(3)  # an attribute that was there before
     assert compiled(x).tolist() == [3.0] * 3
+
+
+def test_the_text_does_not_grow_with_the_number_of_tensors():
+    sizes = []
+    for count in (4, 40):
+        compiled = xgrad.compile(lambda xs: sum(x.sum() for x in xs))
+        xs = [xgrad.ones(3) for _ in range(count)]
+        for _ in range(2):
+            assert compiled(xs).item() == 3 * count
+        sizes.append(len(compiled._entries[0].match._quick.__code__.co_code))
+    assert sizes[0] == sizes[1]
+
+
+def test_each_tensor_of_each_kind_is_compared(asked):
+    a, b = ([xgrad.full((3,), 2.0 * i + n, requires_grad=bool(n)) for i in range(3)] for n in (0, 1))
+    compiled = xgrad.compile(lambda a, b: [x * 2 + y.detach() * 10 for x, y in zip(a, b)])
+    mixed = [a[0], b[1], a[2]], [b[0], a[1], b[2]]
+    for _ in range(2):
+        assert [y.tolist()[0] for y in compiled(*mixed)] == [10.0, 26.0, 58.0]
+    assert not asked
+    for x in (*a, *b):
+        traces = compiled.metrics().traces
+        x.data = x.data.double() if x.dtype == xgrad.float32 else x.data
+        compiled(*mixed)
+        assert compiled.metrics().traces == traces + 1

@@ -96,3 +96,19 @@ def test_a_write_after_a_lazy_block_runs_at_once_on_what_the_block_left():
     view = x[:1]
     view.mul_(y[:1])
     assert x.tolist() == [27, 9]
+
+
+def test_while_a_function_is_traced_each_call_asks(monkeypatch):
+    monkeypatch.setenv("XGRAD_LAZY", "")
+    one = Runner()
+    one.trace(True)
+    assert not one.plain
+    one.trace(False)
+    assert one.plain
+    one.trace(True)
+    one.ask()  # another thread enters a lazy block
+    one.trace(False)
+    assert not one.plain
+    before = runner.plain
+    assert xgrad.compile(lambda x: (x * 2, runner.plain))(xgrad.ones(3))[1] is False
+    assert runner.plain is before

@@ -9,6 +9,7 @@ import pytest
 import xgrad
 from xgrad.execution.programs.ahead import compiled, expected
 from xgrad.execution.runner import runner
+from xgrad.optim.placing import filled
 
 pytestmark = pytest.mark.eager("launches")
 
@@ -135,3 +136,25 @@ def test_a_thread_may_make_optimizers_while_another_runs_backward(monkeypatch):
     assert len(kept) == 1000
     assert w.grad is not None
     assert w.grad.tolist() == [100.0] * 3
+
+
+def test_parameters_of_one_shape_are_traced_once():
+    calls = []
+
+    class Counted(xgrad.optim.AdamW):
+        rule = xgrad.optim.AdamW.rule._replace(
+            name="counted", update=lambda *given: calls.append(1) or xgrad.optim.AdamW.rule.update(*given)
+        )
+
+    params = [xgrad.ones(n, 2, requires_grad=True) for n in (1, 2, 1, 2, 1)]
+    for p in params:
+        p.grad = xgrad.ones(*p.shape)
+    Counted(params).step()
+    assert len(calls) == 2
+
+
+def test_state_on_a_cpu_compiles_nothing():
+    p = xgrad.zeros(600, 701)
+    before = compiled.count
+    assert filled(p, 0.25).sum().item() == 600 * 701 / 4
+    assert compiled.count <= before + 1  # the sum

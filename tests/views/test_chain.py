@@ -653,3 +653,14 @@ def test_canonical_steps_compare_by_value():
     assert Slice((0,), (2,), (1,)) == Slice((0,), (2,), (1,)) != Permute((0,))
     assert hash(Reshape((2, 3))) == hash(Reshape((2, 3)))
     assert AsStrided((2,), (1,), 5).program_key() == AsStrided((2,), (1,), 7).program_key()
+
+
+def test_the_first_starts_compile_nothing(monkeypatch):
+    made = []
+    monkeypatch.setattr(program, "_scalars", {})
+    monkeypatch.setattr(program, "_compiled", lambda start: made.append(start) or jnp.asarray(start))
+    values = [int(scalar_of(i)) for i in range(300)]
+    assert values == [*range(300)]
+    assert made == [*range(256, 300)]
+    assert scalar_of(3).dtype == np.int32
+    assert not scalar_of(3).committed

@@ -116,6 +116,29 @@ def full_products() -> Iterator[None]:
         yield
 
 
+@block
+def unseen() -> Iterator[None]:
+    """Return a block in which the trace of a compiled function sees no frames: they are xgrad's and JAX's alone.
+
+    To see them takes as long as they do.
+    """
+    see = seen()
+    if see is None:
+        yield
+        return
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.setprofile(see)
+
+
+def seen() -> Any:
+    """Return the profiler by which a trace of a compiled function sees this thread's frames; None if none does."""
+    see = sys.getprofile()
+    return see if hasattr(see, "may_pause") else None
+
+
 def jaxs_products() -> Any:
     """Return a block in which products are as JAX's users know them: for JAX functions within our programs."""
     # The word says what an unset setting means, and their derivatives keep it.
@@ -148,19 +171,13 @@ def checked(
 
     `facts`: values that the function was made of besides its arguments; their dtypes and sizes count too.  `converts`:
     its results have the dtypes that they are asked for, so it may read 64-bit arrays at any time.  `own`: it runs code
-    of xgrad and JAX alone, whose frames the trace of a compiled function need not see: they take half of its time.
+    of xgrad and JAX alone, which `unseen` is for.
     """
 
     @functools.wraps(function, updated=())
     def traced(*args: Any) -> Any:
-        seen = sys.getprofile() if own else None
-        if not hasattr(seen, "may_pause"):
+        with unseen() if own else nullcontext():
             return _traced(*args)
-        sys.setprofile(None)
-        try:
-            return _traced(*args)
-        finally:
-            sys.setprofile(seen)
 
     def _traced(*args: Any) -> Any:
         leaves, static = jax.tree.leaves(args), list(_leaves(facts))
@@ -171,11 +188,13 @@ def checked(
                 with x64_for_now():
                     return function(*args)
         with full_products():
+            run = function
             if _weight(leaves, static) > _SUSPICIOUS:
-                check_program(jax.make_jaxpr(function)(*args).jaxpr)
+                run = jax.jit(function, inline=True)  # traced once, for the check and for this program
+                check_program(run.trace(*args).jaxpr.jaxpr)
             if x64_enabled() and (platform := traced_for()) in REFUSED:
                 refuse_operations(platform, name.lstrip("_"), jax.make_jaxpr(function)(*args).jaxpr)
-            out = function(*args)
+            out = run(*args)
         for array in jax.tree.leaves(out):
             check_size(array.shape, array.dtype)
         return out

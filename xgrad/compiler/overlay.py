@@ -22,6 +22,7 @@ from weakref import WeakSet
 from ..config import state
 from ..engine.arithmetic import Arithmetic
 from ..engine.node import InputMetadata, Node, wire
+from ..execution.runner import runner
 from ..tensor import Tensor
 from ..views.storage import UNTRACKED, Storage, VersionCounter, writing
 
@@ -318,6 +319,7 @@ def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
     try:
         with _patching:
             _open.add(overlay)
+            runner.trace(True)
             for name, patch in _PATCHES.items():
                 setattr(Tensor, name, patch)
         state.overlay = overlay
@@ -337,6 +339,7 @@ def leave(overlay: Overlay) -> None:
     with _patching:
         _open.discard(overlay)
         if not _open:
+            runner.trace(False)
             for name in _PATCHES:
                 if name in vars(Tensor):
                     delattr(Tensor, name)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ..autograd.backward import grad
 from ..base.jax_compat import Tracer
+from ..base.limits import unseen
 from ..config import state
 from ..engine.edges import GradientEdge
 from ..engine.node import InputMetadata, Node
@@ -230,8 +231,9 @@ class _Tracing:
         try:
             self.result = outputs.plan(value)
             self._check_returned(outputs.constants)
-            self.puts = self._changes(outputs)
-            self.effects = outputs.effects()
+            with unseen():  # the function has ended
+                self.puts = self._changes(outputs)
+                self.effects = outputs.effects()
             pulled = self._pull(outputs)
         finally:
             del outputs.outside  # it refers to this trace: the cycle would keep the arguments alive
@@ -400,11 +402,12 @@ class _Tracing:
         doubles = [(places[id(t)], i) for i, t in enumerate(found) if places.setdefault(id(t), i) != i]
         expected = []
         owners: dict[int, int] = {}
+        ways: dict[int, tuple[str, int]] = {}  # by the id of a tensor: the earlier one that leads to it
         if not all(reached.stays() for reached in self.trace.reached):
             raise _MovedError
         for reached in self.trace.reached:
             owner = owners.setdefault(id(reached.storage), reached.number)
-            source = self._source(reached, places)
+            source = self._source(reached, places, ways)
             expected.append(Expected(reached.tensor, source, owner, reached.grad_read, reached.by_value))
         arrays = [(place, aval_of(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
@@ -415,18 +418,17 @@ class _Tracing:
             self.tree, self.modes, orders, arguments, self.function_guard, doubles, len(places), expected, arrays
         )
 
-    def _source(self, reached: Reached, places: dict[int, int]) -> tuple:
-        """Return where later calls find a tensor."""
-        tensor = reached.tensor
-        if id(tensor) in places:
-            return "found", places[id(tensor)]
-        for other in self.trace.reached[: reached.number]:
-            view = other.before.get("_view")
-            if view is not None and view.base is tensor:
-                return "base", other.number
-            if other.before.get("_grad") is tensor:
-                return "grad", other.number
-        return "held", tensor
+    @staticmethod
+    def _source(reached: Reached, places: dict[int, int], ways: dict[int, tuple[str, int]]) -> tuple:
+        """Return where later calls find a tensor; add to `ways` what it leads to."""
+        tensor, before = reached.tensor, reached.before
+        view, grad = before.get("_view"), before.get("_grad")
+        found = ways.get(id(tensor), ("held", tensor))
+        if view is not None:
+            ways.setdefault(id(view.base), ("base", reached.number))
+        if grad is not None:
+            ways.setdefault(id(grad), ("grad", reached.number))
+        return ("found", places[id(tensor)]) if id(tensor) in places else found
 
     def _inputs(self) -> list[tuple[str, Any]]:
         """Return the source of each root, by its number."""

@@ -8,6 +8,7 @@ not a tuple, marks the arguments that require grad.
 from typing import Any
 
 from ..base.dtypes import INEXACT_KINDS
+from ..base.limits import seen, unseen
 from ..config import state
 from ..engine.edges import gradient_edge
 from ..engine.saved_variable import SavedVariable
@@ -20,7 +21,7 @@ from .kernel import Kernel, forget, kernel_of
 from .kernel_errors import explain
 from .narrow_sums import first_of
 from .on_device import on_its_device
-from .operands import NUMBERS, numbers_that_fit
+from .operands import NUMBERS, USUAL, numbers_that_fit
 from .operator import Operator
 from .record import NO_EDGE, record_many, save_for_backward, versions_of
 
@@ -37,6 +38,9 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         kernel = op.kernels[statics]
     except (KeyError, TypeError):
         kernel = kernel_of(op, statics)
+    if not plain and state.trace is not None and _is_seen(kernel, args):
+        with unseen():
+            return call(op, args, statics)
     arrays = []
     needs, bit = 0, 1
     for a in args:
@@ -101,6 +105,11 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
                     node.versions = versions_of(saved)
                     break
     return result
+
+
+def _is_seen(kernel: Kernel, args: tuple[Any, ...]) -> bool:
+    """Return True if a trace sees this thread's frames, and the call has none of a user's."""
+    return kernel.own and not state.saved_hooks and {*map(type, args)} <= USUAL and seen() is not None
 
 
 def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:

@@ -24,7 +24,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
     queue = None
     if not runner.plain:
         queue = state.queue or runner.queue()
-        if runner.backends or state.operator_mode is not None:
+        if runner.backends or state.operator_mode is not None or state.trace is not None:
             return call(op, (a, b), ())
     x, y = a._array, b._array
     if x is None or y is None:

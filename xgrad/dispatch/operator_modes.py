@@ -35,7 +35,7 @@ class OperatorMode(Block):
     _outer: "OperatorMode | None" = None
 
     def __enter__(self) -> "OperatorMode":
-        runner.plain = False
+        runner.ask()
         self._will_restore("operator_mode")
         self._outer, state.operator_mode = state.operator_mode, self
         return self

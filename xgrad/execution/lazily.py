@@ -66,7 +66,7 @@ class lazy(Generated):
         return type(self)(fuse=self._fuse)
 
     def _block(self) -> Iterator["lazy"]:
-        runner.plain = False
+        runner.ask()
         error = before = None
         outside, queue = sys.exception(), state.queue or (Queue() if self._fuse else Separate())
         blocks = (*state.lazy_blocks, (self, state.queue, state.lazy))

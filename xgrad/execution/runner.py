@@ -8,12 +8,13 @@ The first of these that exists runs an operation; what an operator mode does is 
     XLA                                                      everything else, at once
 
 Invariant: `runner.plain` is True until a thread of the process first enters an operator mode or a lazy block, makes a
-tensor without a value, or uses a declared backend.  While it is True XLA runs everything, and nothing else has to be
-asked.  Only paths that cost microseconds read this flag themselves, in 4 ns, and `runner.backends`; all other code asks
-by calls.
+tensor without a value, or uses a declared backend; but it is False while a function is traced.  While it is True XLA
+runs everything, and nothing else has to be asked.  Only paths that cost microseconds read this flag themselves, in
+4 ns, and `runner.backends`; all other code asks by calls.
 """
 
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -24,6 +25,7 @@ import numpy as np
 from ..base.declared import DeclaredPlace
 from ..base.devices import is_default
 from ..base.jax_compat import Tracer
+from ..base.limits import unseen
 from ..base.platforms import start
 from ..config import block, state
 from .owned import valued
@@ -37,13 +39,15 @@ from .separate import Separate
 class Runner:
     """Decides who runs a program or a write, and passes it on.  There is one object, `runner`."""
 
-    __slots__ = ("always_lazy", "backends", "plain", "separate", "views")
+    __slots__ = ("_asks", "_lock", "always_lazy", "backends", "plain", "separate", "views")
 
     def __init__(self) -> None:
         lazy = os.environ.get("XGRAD_LAZY", "")
         self.always_lazy: bool = lazy not in ("", "0")  # True if every thread is lazy,
         self.separate: bool = lazy == "separate"  # and each operation a program of its own
         self.plain: bool = not self.always_lazy
+        self._asks: bool = self.always_lazy  # True once `plain` stays False
+        self._lock = threading.RLock()  # a signal handler may change them too
         self.backends: bool = False  # True once a declared backend is in use,
         self.views: bool = False  # and one that has rules of views
 
@@ -51,7 +55,17 @@ class Runner:
         """From now on look for declared backends among operands, and for rules of views if one has some."""
         self.views |= views
         self.backends = True  # in this order: other threads run
-        self.plain = False
+        self.ask()
+
+    def ask(self) -> None:
+        """From now on ask for each call who runs it."""
+        with self._lock:
+            self._asks, self.plain = True, False
+
+    def trace(self, traces: bool) -> None:
+        """Ask for each call while functions are traced: the trace need not see the frames of our own programs."""
+        with self._lock:
+            self.plain = not (traces or self._asks)
 
     def queue(self) -> Queue | None:
         """Return the queue of this thread if it is lazy, else None."""
@@ -88,7 +102,10 @@ class Runner:
             if x.__class__ is Pending or x.__class__ is tuple:
                 operands = [*map(quietly, operands)]
                 break
-        return program.run(*operands)
+        if state.trace is None or not program.own:
+            return program.run(*operands)
+        with unseen():
+            return program.run(*operands)
 
     def write(self, out: list, box: list, holder: Any, program_of: Any, operands: tuple, owner: Any) -> bool:
         """Do the work of `views.storage.write_root` on a declared backend, or note it; return False if XLA writes now.

@@ -48,7 +48,7 @@ no_values.only_shapes = True
 @block
 def shapes_only(generator: Any) -> Iterator[None]:
     """Within the block operators give tensors without values; at its end the generator is as it was."""
-    runner.plain = False
+    runner.ask()
     before, drawn = (state.queue, state.lazy), dict(vars(generator))
     state.queue, state.lazy = no_values, True
     try:
@@ -60,5 +60,5 @@ def shapes_only(generator: Any) -> Iterator[None]:
 
 def array_of(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> Pending:
     """Return the array of a tensor without values."""
-    runner.plain = False
+    runner.ask()
     return Pending(no_values, 0, aval_of(tuple(shape), dtype, weak_type))

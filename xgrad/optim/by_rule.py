@@ -2,12 +2,14 @@
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
 
 import jax
 
 from ..base.dtypes import get_default_dtype
+from ..base.limits import unseen
 from ..config import Recorded
 from ..config import state as modes
 from ..execution.programs.ahead import expected
@@ -186,7 +188,8 @@ class ByRule(Optimizer):
 
     def _states_in_trace(self, params: list[Tensor], group: dict[str, Any], forms: list[Any]) -> list[dict[str, Any]]:
         """Return the states; those that are made now the program takes as if they had been there before."""
-        with outside_of_trace():
+        own = self._are_alike(group) and rules.is_own(self.rule, params)
+        with unseen() if own else nullcontext(), outside_of_trace():
             before = [dict(self.state.get(p, ())) if p in self.state else None for p in params]
             states = [self._state_of(p, group) for p in params]
             same = self._forms(params, group) == forms

@@ -1,4 +1,4 @@
-"""Makes the tensors of an optimizer's state on the parameter's device, up to 1 MB each without compiling a program.
+"""Makes the tensors of an optimizer's state on the parameter's device, small ones without compiling a program.
 
 `zeros_like` would compile one for each shape, 20 ms each, before the first step.
 """
@@ -18,7 +18,8 @@ from ..execution.shapes_only import array_of
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer
 
-_SMALL = 1 << 20  # bytes: more is not sent from the host, but made on the device
+# Bytes: more is not sent from the host, but made on the device.  To a CPU it is copied, and compiling takes longer.
+_SMALL, _SMALL_ON_CPU = 1 << 20, 1 << 24
 
 
 @block
@@ -40,7 +41,7 @@ def filled(param: Tensor, value: complex, shape: Any = None, dtype: Any = None) 
     if only_shape(held):
         return from_array(array_of(shape, dtype))
     here = not isinstance(held, Tracer) and declared_of(held) is None and param._interpreter is None
-    if not here or int(np.prod(shape)) * dtype.itemsize > _SMALL:
+    if not here or int(np.prod(shape)) * dtype.itemsize > (_SMALL_ON_CPU if _on_cpu(held) else _SMALL):
         if here and shape == tuple(param.shape) and _several(held):
             made = jax.jit(lambda: jax.numpy.full(shape, value, dtype), out_shardings=_place(param, shape))()
             return from_array(made)
@@ -111,6 +112,10 @@ def _held(param: Tensor) -> Any:
 
 def _several(held: Any) -> bool:
     return len(held.sharding.device_set) > 1
+
+
+def _on_cpu(held: Any) -> bool:
+    return next(iter(held.sharding.device_set)).platform == "cpu"
 
 
 def _place(param: Tensor, shape: Any) -> Any:

@@ -18,6 +18,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..base.dtypes import x64_enabled
+from ..base.limits import unseen
 from ..config import state as modes
 from ..dispatch.call import call
 from ..dispatch.multi_write import MultiWrite, direct
@@ -34,6 +36,7 @@ from ..execution.segments import repeats
 from ..execution.shapes import MOST_RESULTS
 from ..tensor import Tensor, from_foreign
 
+_PACKAGE = "xgrad.optim."
 _MOST = 256  # vectors of hyperparameters that are kept
 _MOST_SHARDINGS = 4096
 _FEW = 24  # parameters, whose program compiles in a second, and beside whose update a launch costs little
@@ -83,9 +86,15 @@ def apply(
         for own, grad in zip(written, grads):
             _recorded(form, own, grad, operands)
         return
-    for share in _shares(written, (MOST_RESULTS - 1) // (len(names) + 1)):
-        own = [t for i in share for t in written[i]]
-        _together(form, len(share))(own, [*operands, *[grads[i] for i in share]])
+    with unseen() if is_own(rule, params) else nullcontext():
+        for share in _shares(written, (MOST_RESULTS - 1) // (len(names) + 1)):
+            own = [t for i in share for t in written[i]]
+            _together(form, len(share))(own, [*operands, *[grads[i] for i in share]])
+
+
+def is_own(rule: Rule, params: Sequence[Tensor]) -> bool:
+    """Return True in a trace in which a step of these parameters runs no code of a user's."""
+    return modes.trace is not None and rule.update.__module__.startswith(_PACKAGE) and {*map(type, params)} == {Tensor}
 
 
 def _form(
@@ -249,7 +258,7 @@ def _together(form: _Form, count: int) -> MultiWrite:
         return _step(form, own, read[others:], read[:others])
 
     optimizer_step.__name__ = f"{rule.name}_step"
-    return MultiWrite(optimizer_step, f"{rule.name}_step", own=rule.update.__module__.startswith("xgrad.optim."))
+    return MultiWrite(optimizer_step, f"{rule.name}_step", own=rule.update.__module__.startswith(_PACKAGE))
 
 
 def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[Any]) -> list[Any]:
@@ -259,24 +268,30 @@ def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[An
         # A formula of NaN would have a gradient of NaN even where its value is not taken.
         new = _step(form._replace(skips=False), own, [jnp.where(skip, 0, g).astype(g.dtype) for g in grads], operands)
         return [jnp.where(skip, old, value) for old, value in zip(itertools.chain(*own), new, strict=True)]
+    h = vars(derived(form.rule, form.numbers, form.tensors, operands))
+    # Parameters of one shape are traced once, and are in the program as if each had been traced.
+    one = jax.jit(functools.partial(_step_of_one, form), inline=True)
+    return [*itertools.chain(*[one(h, mine, grad) for mine, grad in zip(own, grads, strict=True)])]
+
+
+def _step_of_one(form: _Form, h: dict[str, Any], own: list[Any], grad: Any) -> list[Any]:
     rule, options = form.rule, SimpleNamespace(**dict(form.options))
-    h = derived(rule, form.numbers, form.tensors, operands)
-    results = []
-    for (p, *rest), grad in zip(own, grads, strict=True):
-        arrays = rest[len(rule.counts) :]
-        kind = _real_dtype(p.dtype)
-        # Each parameter's own, because XLA compiles equal kernels once: items of one array would make each another.
-        scalars, counts = rule.coefficients(h, dict(zip(rule.counts, rest)), options)
-        c = SimpleNamespace(**{name: jnp.asarray(value, kind) for name, value in scalars.items()})
-        g = _wide(grad if grad.dtype == p.dtype else grad.astype(p.dtype))
-        if getattr(options, "maximize", False):
-            g = -g
-        s = {name: _wide(a) for name, a in zip(form.arrays, arrays)}
-        new, s = _updated(rule, _wide(p), g, s, c, options)
-        results.append(_narrow(new, p))
-        results += [counts[name].astype(o.dtype) for name, o in zip(rule.counts, rest)]
-        results += [_narrow(s[name], a) for name, a in zip(form.arrays, arrays)]
-    return results
+    p, *rest = own
+    arrays = rest[len(rule.counts) :]
+    kind = _real_dtype(p.dtype)
+    # Each parameter's own, because XLA compiles equal kernels once: items of one array would make each another.
+    scalars, counts = rule.coefficients(SimpleNamespace(**h), dict(zip(rule.counts, rest)), options)
+    c = SimpleNamespace(**{name: jnp.asarray(value, kind) for name, value in scalars.items()})
+    g = _wide(grad if grad.dtype == p.dtype else grad.astype(p.dtype))
+    if getattr(options, "maximize", False):
+        g = -g
+    s = {name: _wide(a) for name, a in zip(form.arrays, arrays)}
+    new, s = _updated(rule, _wide(p), g, s, c, options)
+    return [
+        _narrow(new, p),
+        *[counts[name].astype(o.dtype) for name, o in zip(rule.counts, rest)],
+        *[_narrow(s[name], a) for name, a in zip(form.arrays, arrays)],
+    ]
 
 
 def derived(rule: Rule, names: tuple[str, ...], tensors: tuple[str, ...], operands: list[Any]) -> SimpleNamespace:

@@ -24,11 +24,12 @@ from .platforms import forms
 from .view_ops import Diagonal, Permute, Reshape, Slice, ViewStep
 
 _SCALARS = 1 << 16  # start values that are cached on the device
+_FEW = 256  # of them, by `jax.device_put`, take as long as to compile `_compiled`
 
 _LARGEST = 2**31 - 1
 
 _scalars: dict[int, Any] = {}
-_on_device = jax.jit(lambda value: value + np.int32(0))  # 8 µs, where `jax.device_put` takes 45
+_compiled = jax.jit(lambda value: value + np.int32(0))  # 8 µs, where `jax.device_put` takes 45
 
 
 def start_of(value: int) -> np.int32:
@@ -36,6 +37,10 @@ def start_of(value: int) -> np.int32:
     if value > _LARGEST:
         raise RuntimeError(f"a view that starts at {value} is out of the range of 32-bit starts")
     return np.int32(value)
+
+
+def _on_device(start: np.int32) -> Any:
+    return (jax.device_put if len(_scalars) < _FEW else _compiled)(start)
 
 
 def scalar_of(value: int) -> Any:
@@ -156,7 +161,7 @@ class Program:
             else:
                 facts = self, key
                 program = (
-                    jit_checked(view_update, facts, keep_unused=True)
+                    jit_checked(view_update, facts, keep_unused=True, own=getattr(key, "own", False))
                     if where is None
                     else jit_placed(view_update, where)
                 )

@@ -49,7 +49,7 @@ class Recorder(OperatorMode):
         if self.entered:
             raise RuntimeError(f"{self._shown} context manager is not reentrant")
         self.entered: bool = True
-        runner.plain = False
+        runner.ask()
         self._will_restore("operator_mode", "recorder")
         self._outer, self._around = state.operator_mode, state.recorder
         state.operator_mode = state.recorder = self

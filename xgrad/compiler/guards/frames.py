@@ -4,8 +4,9 @@ Python frames read the values that a function depends on.  A profiler of this th
 its code has the names of the globals and attributes that it uses; its arguments, its closure and the results of its
 calls are the objects that it may ask.  `Surroundings` (closure_guards.py) makes guards of them.  Of xgrad's modules
 with state (`STATEFUL` in code.py: xgrad.nn, ...) only the calls' arguments are recorded.  Frames of the rest of xgrad,
-of JAX and other packages that code.py lists, and frames of the standard library that these call, are skipped: 0.1 µs
-for each of their calls, a few percent of the time in which XLA compiles the program.
+of JAX and other packages that code.py lists, and frames of the standard library that these call, are skipped.  That
+takes up to 1 µs for each of their events, so operators and steps that run no code of a user's are not seen at all
+(`unseen` in base/limits.py).
 
 `_New` finds the objects that the trace made; Python's garbage collector is off meanwhile, in the whole process.
 """

@@ -10,60 +10,18 @@ If a call does not pass, `Match.find` (match.py) tests it by all guards: another
             if not (c7.cell_contents is c8 and c9["scale"] is c10 and "len" not in c9): return None
             ...
         except (ValueError, LookupError, AttributeError): return None
-        t = found[0]
-        if t.__class__ is not c11: return None
-        ...
-        return [...], [a0, a1, ...]
+        arrays = c11(found, c12)
+        return None if arrays is None else (found, arrays)
 
 Measured for a step of an MLP with eight tensors: see `benchmarks`, "small MLP step".
 """
 
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
 from .guard import AnyTensor, Guard
 from .identity_guards import Source, Unchanged
-from .tensor_guard import USUAL, Expected
-
-# The usual attributes that are more than a value.
-MORE = frozenset({"_grad_fn", "_grad", "_is_param", "_accumulator"})
-
-# The test of one tensor: its array is a{i}, if the tensor looks as the traced one did.
-_TENSOR = """\
-    t = found[{which}]
-    if t.__class__ is not {kind}: return None
-    d = t.__dict__
-    s = d.get("_storage")
-    if s is None:
-        a{i} = d.get("_array")
-        if a{i} is None{unshared}: return None
-    else:
-        a{i}, c = s._array, d["_chain"]
-        if a{i} is None or not {chain}: return None
-    if (
-        not (a{i}.aval is {expected}.aval and a{i}.sharding is {expected}.sharding) and not {expected}.alike(a{i})
-        or d.get("_requires_grad", False) is not {requires_grad}
-    ): return None
-"""
-
-# The test of a tensor's other attributes.
-_REST = """\
-    if (
-        (d.get("_grad_fn") is None) is not {leaf}
-        or d.get("_is_param", False) is not {parameter}{grad}
-        or not usual(d)
-        or (r := d.get("_accumulator")) is not None and (n := r()) is not None and n._hooks
-    ): return None
-"""
-
-# The same test for a leaf that is not a Parameter, with a shortcut: if its attributes have the names of a leaf that
-# fitted and had nothing but a value, then it has nothing but a value either.
-_BARE = """\
-    k = tuple(d)
-    if k != {expected}.bare:
-{rest}        if bare(k): {expected}.bare = k
-"""
+from .tensor_guard import Expected, arrays_of
 
 
 def quick_find(
@@ -82,7 +40,6 @@ def quick_find(
     source = Source()
     unchanged = Unchanged(function, source)
     name, line = source.name, source.lines.append
-    source.objects.update(usual=USUAL.issuperset, bare=(USUAL - MORE).issuperset, tuple=tuple)
     compared = {e.source[1] for e in expected or ()}  # below, with their classes
     line("def find(leaves):")
     line("    try:")
@@ -111,35 +68,11 @@ def quick_find(
     if expected is None:
         line("    return found")
         return source.function("find")
-    for i, e in enumerate(expected):
-        line(_of_tensor(source, i, e))
+    places = [e.source[1] for e in expected]
+    in_order = not doubles and places == [*range(count)]
+    line(f"    tensors = {'found' if in_order else f'[*map(found.__getitem__, {name(places)})]'}")
+    line(f"    arrays = {name(arrays_of)}(tensors, {name(expected)})")
     if len(expected) > 1:  # tensors that share a storage have the same array
-        ids = ", ".join(f"id(a{i})" for i in range(len(expected)))
-        line(f"    if len({{{ids}}}) != {len(expected)}: return None")
-    tensors = ", ".join(f"found[{e.source[1]}]" for e in expected)
-    line(f"    return [{tensors}], [{', '.join(f'a{i}' for i in range(len(expected)))}]")
+        line(f"    if arrays is None or len({{*map(id, arrays)}}) != {len(expected)}: return None")
+    line("    return None if arrays is None else (tensors, arrays)")
     return source.function("find")
-
-
-def _of_tensor(source: Source, i: int, expected: Expected) -> str:
-    """Return the lines for one tensor.  A tensor with rare attributes is compared by `Expected` itself."""
-    if expected.rare is not None:
-        return (
-            f"    a{i} = {source.name(expected)}.array(found[{expected.source[1]}])\n    if a{i} is None: return None"
-        )
-    whole = expected.chain is None
-    rest = _REST
-    if expected.leaf and not expected.parameter and expected.grad is not False:
-        rest = _BARE.replace("{rest}", textwrap.indent(_REST, "    "))
-    return (_TENSOR + rest).format(
-        i=i,
-        which=expected.source[1],
-        kind=source.name(expected.kind),
-        expected=source.name(expected),
-        unshared="" if whole else " or True",
-        chain="c.is_root" if whole else f"c is {source.name(expected.chain)}",
-        requires_grad=expected.requires_grad,
-        leaf=expected.leaf,
-        parameter=expected.parameter,
-        grad="" if expected.grad is None else f'\n        or (d.get("_grad") is None) is not {expected.grad}',
-    )

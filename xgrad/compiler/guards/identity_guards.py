@@ -21,7 +21,9 @@ from .guard import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard,
 from .hyperparameters import HyperparameterGuard
 from .namespaces import ATTRIBUTES, OfAttributes, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
 
-_MANY = 32  # names of one mapping that have a condition each; for more a loop in C is as quick, without text to compile
+# Names of one mapping that have a condition each, where it must have them, and where it must not: for more a loop in C
+# is as quick, without text to compile.
+_MANY, _FEW = 32, 4
 
 
 class Source:
@@ -117,8 +119,8 @@ class Unchanged:
 
     def _absent(self, names: Iterable[str], mapping: Any) -> None:
         missing = sorted(names)
-        if len(missing) > _MANY:
-            self.conditions.append(f"{self._name(frozenset(missing))}.isdisjoint({self._name(mapping)})")
+        if len(missing) > _FEW and type(mapping) in (dict, types.MappingProxyType):
+            self.conditions.append(f"{self._name(mapping)}.keys().isdisjoint({self._name(frozenset(missing))})")
         else:
             self.conditions += [f"{n!r} not in {self._name(mapping)}" for n in missing]
 

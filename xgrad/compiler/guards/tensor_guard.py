@@ -18,6 +18,8 @@ USUAL = frozenset({
     "_array", "_owned", "_storage", "_chain", "_cache", "_cache_generation", "_traced", "_version_counter",
     "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_is_param", "_accumulator",
 })  # fmt: skip
+# The usual attributes that are no more than a value.
+_VALUE = USUAL - {"_grad_fn", "_grad", "_is_param", "_accumulator"}
 _UNUSUAL = ("_retains_grad", "_inference", "_grad_dtype", "_tangents", "_moved", "_level")
 
 _HINTS = {
@@ -31,7 +33,7 @@ class Expected:
 
     __slots__ = (
         "aval", "bare", "by_value", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad",
-        "sharding", "source",
+        "sharding", "simple", "source",
     )  # fmt: skip
     kind: type[Tensor]
     aval: Any
@@ -51,7 +53,10 @@ class Expected:
         self.parameter: bool = tensor._is_param
         self.grad: bool | None = (tensor._grad is None) if grad_read else None  # None: the function doesn't read it
         self.rare: Any = _rare(tensor)
-        self.bare: tuple[Any, ...] = ()  # attribute names of the last leaf that fitted and had nothing but a value
+        # True for a leaf that may have nothing but a value, and the names of its attributes when it fitted and had
+        # nothing more: a leaf with attributes of the same names has nothing but a value either.
+        self.simple: bool = self.leaf and not self.parameter and self.grad is not False
+        self.bare: tuple[Any, ...] = ()
 
     def array(self, tensor: Tensor) -> Any:
         """Return the tensor's root (or its value, if `by_value`); None if the tensor does not look as expected."""
@@ -126,6 +131,50 @@ class Expected:
             if was != now:
                 return f" has another {name}: it was {was}, and is {now}.{_HINTS.get(name, '')}"
         return " has other hooks, flags or attributes, or is a view of another kind"
+
+
+def arrays_of(tensors: list[Tensor], expected: list[Expected]) -> list[Any] | None:
+    """Return what `Expected.array` gives for each tensor, None if one does not fit or has an array that is pending.
+
+    One loop for all, because in each call it takes half of what the method would.
+    """
+    arrays, usual, value = [], USUAL.issuperset, _VALUE.issuperset
+    for t, e in zip(tensors, expected):
+        if e.rare is not None:
+            if (a := e.array(t)) is None:
+                return None
+            arrays.append(a)
+            continue
+        if t.__class__ is not e.kind:
+            return None
+        d = t.__dict__
+        s = d.get("_storage")
+        if s is None:
+            a = d.get("_array")
+            if a is None or e.chain is not None:
+                return None
+        else:
+            a, chain = s._array, d["_chain"]
+            if a is None or (chain is not e.chain and not (e.chain is None and chain.is_root)):
+                return None
+        if not (a.aval is e.aval and a.sharding is e.sharding) and not e.alike(a):
+            return None
+        if d.get("_requires_grad", False) is not e.requires_grad:
+            return None
+        arrays.append(a)
+        if e.simple and tuple(d) == e.bare:
+            continue
+        if (
+            (d.get("_grad_fn") is None) is not e.leaf
+            or d.get("_is_param", False) is not e.parameter
+            or (e.grad is not None and (d.get("_grad") is None) is not e.grad)
+            or not usual(d)
+            or _watched(d.get("_accumulator"))
+        ):
+            return None
+        if e.simple and value(d):
+            e.bare = tuple(d)
+    return arrays
 
 
 def _kind_of(aval: Any) -> tuple:

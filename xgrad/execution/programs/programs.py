@@ -21,7 +21,7 @@ class Program:
     `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """
 
-    __slots__ = ("avals", "function", "into", "label", "operator", "parts", "place", "role", "run", "starts")
+    __slots__ = ("avals", "function", "into", "label", "operator", "own", "parts", "place", "role", "run", "starts")
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
     options: dict[str, str] | None = None  # of the compiler; see PartRead
@@ -30,13 +30,14 @@ class Program:
     avals: dict[Any, Any]
     label: str
     role: str
+    own: bool  # True if it runs code of xgrad and JAX alone
     operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
     parts: Any  # of a write through a view: the view's programs, and the kernel of the new value (None: it is given)
     place: Any  # the declared backend on which a program without operands runs
     starts: slice | None  # the operands that are starts of slices
 
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], own: bool = False, **options: Any) -> None:
+        self.function, self.own = function, own
         self.run = jax.jit(function, **options)
         # For a larger program: "read" or "write", of a part of the first operand; "adjoint", zero but in a part; "sum".
         self.role = ""
@@ -77,6 +78,7 @@ class Immediate(Program):
     into: Any
     label: Any
     operator: Any
+    own: Any
     parts: Any
     place: Any
     role: Any
@@ -87,6 +89,7 @@ class Immediate(Program):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = self.run = function
+        self.own = False
         self.avals, self.into, self.role, self.label, self.operator = {}, None, "", "", ""
         self.parts = self.place = self.starts = None
 
@@ -141,7 +144,7 @@ def jit_checked(
     donate: bool = False,
     keep_unused: bool = False,
     converts: bool = False,
-    own: bool = False,
+    own: bool = True,
     lazy: bool = True,
 ) -> Program:
     """Return `function` as a program; with `donate` the result is in the first argument's memory.
@@ -149,7 +152,8 @@ def jit_checked(
     `facts`, `converts`, `own`: see `limits.checked`.  `lazy`: False if it runs at once in a lazy block too.
     """
     function = checked(function, facts, converts=converts, own=own)
-    return (Program if lazy else AtOnce)(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
+    kind = Program if lazy else AtOnce
+    return kind(function, own, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
 
 
 def jit_placed(function: Callable[..., Any], where: Any) -> Program:
