@@ -21,7 +21,10 @@ def determinant(A: Any) -> Any:
 
 
 def _scaled(A: Any, found: Any) -> Any:
-    """`found`, and where it is not finite, the determinant of rows near 1: jax's sum of products is inf - inf there."""
+    """`found`, and where it is not finite, the determinant of rows near 1: jax's sum of products is inf - inf there.
+
+    What those rows leave is 0 if it may be rounding alone: a fused product and sum leaves some of equal rows.
+    """
     largest = jnp.max(jnp.abs(A), axis=-1, keepdims=True)
     exponents = jnp.where(jnp.isfinite(largest), jnp.frexp(largest)[1], 1) - 1
     one = jnp.ones_like(largest)
@@ -29,7 +32,8 @@ def _scaled(A: Any, found: Any) -> Any:
     total = exponents.sum((-2, -1))
     half = total // 2
     large = small * jnp.ldexp(one[..., 0, 0], half) * jnp.ldexp(one[..., 0, 0], total - half)
-    return jnp.where(jnp.isfinite(found), found, jnp.where(small == 0, small, large))
+    rounding = jnp.abs(small) <= 8 * jnp.finfo(small.dtype).eps
+    return jnp.where(jnp.isfinite(found), found, jnp.where(rounding, 0, large))
 
 
 @determinant.defjvp
