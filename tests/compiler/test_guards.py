@@ -496,3 +496,66 @@ def test_what_was_passed_or_replaced_is_not_held():
     del model
     gc.collect()  # JAX's own traces have cycles
     assert [reference() for reference in dead] == [None, None]
+
+
+def test_a_gradient_that_is_another_tensor_too_is_looked_at():
+    """The shared gradient is found by one way, and the other ways must lead to it in later calls."""
+    a, b = xgrad.ones(3, requires_grad=True), xgrad.ones(3, requires_grad=True)
+    a.grad = b.grad = xgrad.ones(3)
+    step = xgrad.compile(lambda: a.grad + 10 * b.grad)
+    assert step().tolist() == [11, 11, 11]
+    a.grad = xgrad.ones(3) * 2
+    assert step().tolist() == [12, 12, 12]
+    b.grad = a.grad
+    assert step().tolist() == [22, 22, 22]
+
+
+def test_a_gradient_that_a_list_holds_too_is_looked_at():
+    w, kept = xgrad.ones(3, requires_grad=True), [xgrad.zeros(3)]
+    w.grad = kept[0]
+
+    @xgrad.compile
+    def step(x):
+        (w * x).sum().backward()
+
+    step(xgrad.ones(3))
+    assert kept[0].tolist() == [1, 1, 1]
+    w.grad = xgrad.ones(3) * 10
+    step(xgrad.ones(3))
+    assert (w.grad.tolist(), kept[0].tolist()) == ([11, 11, 11], [1, 1, 1])
+
+    @xgrad.compile
+    def add(x, grad):
+        (w * x).sum().backward()
+        return grad * 1
+
+    assert add(xgrad.ones(3), w.grad).tolist() == [12, 12, 12]
+    assert add(xgrad.ones(3), xgrad.zeros(3)).tolist() == [0, 0, 0]
+    assert w.grad.tolist() == [13, 13, 13]
+
+
+def test_a_base_that_is_found_too_is_looked_at():
+    base = xgrad.arange(4.0)
+    views, bases = [base[:2]], [base]
+    same = xgrad.compile(lambda: views[0] * (2 if views[0]._base is bases[0] else 3))
+    assert same().tolist() == [0, 2]
+    bases[0] = base.detach()
+    assert same().tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("wrapped", [xgrad.sin, xgrad.nn.functional.relu, np.sin, xgrad.Tensor.sin])
+def test_a_wrapper_of_a_librarys_function_is_the_users_code(wrapped):
+    factors = {"k": 1.0}
+
+    @functools.wraps(wrapped)
+    def function(x):
+        return (x + 1).abs() * factors["k"]
+
+    def made():
+        inner = function
+        return lambda x: inner(x)
+
+    compared = Compared(made())
+    for factor in (1.0, 2.0, 2.0, 3.0):
+        factors["k"] = factor
+        compared(values())

@@ -409,14 +409,28 @@ class _Tracing:
             owner = owners.setdefault(id(reached.storage), reached.number)
             source = self._source(reached, places, ways)
             expected.append(Expected(reached.tensor, source, owner, reached.grad_read, reached.by_value))
+        links = self._links([e.source for e in expected])
         arrays = [(place, aval_of(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
         orders = orders_among((self.args, self.kwargs), ())
         if not sees_order_of_keywords(self.function):
             orders = [(path, keys) for path, keys in orders if path != (1,)]
         return Match(
-            self.tree, self.modes, orders, arguments, self.function_guard, doubles, len(places), expected, arrays
+            self.tree, self.modes, orders, arguments, self.function_guard, doubles, len(places), expected, arrays, links
         )
+
+    def _links(self, sources: list[tuple]) -> list[tuple[str, int, int]]:
+        """Return (kind, i, j) where tensor j is also the gradient or the base of tensor i, by which it is not found."""
+        numbers = {id(reached.tensor): reached.number for reached in self.trace.reached}
+        found = []
+        for reached in self.trace.reached:
+            view, grad = reached.before.get("_view"), reached.before.get("_grad")
+            base = None if view is None or reached.by_value else view.base
+            for kind, tensor in (("base", base), ("grad", grad if reached.grad_read else None)):
+                other = None if tensor is None else numbers.get(id(tensor))
+                if other is not None and sources[other] != (kind, reached.number):
+                    found.append((kind, reached.number, other))
+        return found
 
     @staticmethod
     def _source(reached: Reached, places: dict[int, int], ways: dict[int, tuple[str, int]]) -> tuple:

@@ -35,6 +35,7 @@ class Match:
         count: int,
         expected: list[Expected],
         arrays: list[tuple[int, Any]],
+        links: list[tuple[str, int, int]],
     ) -> None:
         self.tree, self.modes = tree, modes
         self.orders = orders  # (path, keys) of dictionaries among the arguments
@@ -44,9 +45,10 @@ class Match:
         self.count = count  # the number of different tensors that the guards find
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
+        self.links = links  # (kind, i, j): tensor j is the "grad" or the "base" of tensor i, and found in another way
         self._storages = len({e.owner for e in expected if not e.by_value})
-        # True if the guards find all tensors, and no two share a storage.
-        self._apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected)
+        # True if the guards find all tensors, and these are not linked and share no storage.
+        self._apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected) and not links
         compared = expected if self._apart else None
         self._quick = quick_find(function, arguments, doubles, count, arrays, aval_of, compared)
 
@@ -88,6 +90,8 @@ class Match:
         if len(holders) != self._storages or (self._storages != len(tensors) and not self._alike(tensors)):
             return None
         if values and not values.isdisjoint(holders):
+            return None
+        if any(_fetch(kind, i, tensors) is not tensors[j] for kind, i, j in self.links):
             return None
         return tensors, arrays
 

@@ -139,7 +139,7 @@ class Noted:
         code = value.__code__
         if before is not None and ("code of ", value.__name__) not in before:
             before = None  # its code had not run
-        if is_ours(value.__globals__.get("__name__")) or is_ours(value.__module__):
+        if is_ours(value.__globals__.get("__name__", value.__module__)):  # `wraps` gives a user's function our module
             return OfWrapper(value, path, before) if has(value, "__wrapped__") else None
         if not is_library(value.__globals__):
             self._names |= names_in(code)
