@@ -104,7 +104,6 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
     if not _multiplies(jaxpr):
         return core.jaxpr_as_fun(program)(*operands), [None] * len(jaxpr.outvars)
     on_cpu = traced_for() == "cpu"
-    products = not (on_cpu and _COPIES_ON_CPU)
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*program.consts, *operands), strict=True))
     narrow = dict(zip(jaxpr.invars, halves, strict=True))
 
@@ -119,7 +118,12 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
         small, moved = [half_of(v) for v in variables], []
         if primitive.name in _CALLS:
             out, moved = _evaluate(params[INNER], [read(v) for v in variables], small)
-        elif products and primitive.name in _PRODUCTS and None not in small and small[0].dtype == small[1].dtype:
+        elif (
+            None not in small
+            and primitive.name in _PRODUCTS
+            and small[0].dtype == small[1].dtype
+            and not (on_cpu and (_COPIES_ON_CPU or _sums_several(equation)))
+        ):
             exact: dict[str, Any] = {"preferred_element_type": jnp.dtype("float32")}
             if not on_cpu:
                 exact["precision"] = None
@@ -131,6 +135,11 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
         values.update(zip(equation.outvars, out, strict=True))
         narrow.update(zip(equation.outvars, moved, strict=False))
     return [read(v) for v in jaxpr.outvars], [half_of(v) for v in jaxpr.outvars]
+
+
+def _sums_several(equation: Any) -> bool:
+    """Return True for a product that sums over several dimensions: XLA's CPU compiler may refuse its transpose."""
+    return equation.primitive.name == "dot_general" and len(equation.params["dimension_numbers"][0][0]) > 1
 
 
 def _multiplies(jaxpr: Any) -> bool:
