@@ -90,6 +90,34 @@ def test_a_first_step_leaves_the_next_eager_one_nothing_to_compile():
     assert counts == [0, 0]
 
 
+def test_results_of_a_block_are_operands_as_others_in_later_eager_writes():
+    with xgrad.lazy(fuse=False):
+        added = xgrad.ones(3, 47) + 1
+    x = xgrad.ones(3, 47) * 2
+    x.add_(added)
+    before, place = compiled.count, x._read().unsafe_buffer_pointer()
+    x.add_(added)
+    x.add_(added * 2)
+    assert compiled.count == before
+    assert x._read().unsafe_buffer_pointer() == place
+    assert x[0, 0].item() == 10
+
+
+def test_an_evaluation_in_the_middle_compiles_eager_modes_programs():
+    parameters = [xgrad.ones(5, size, requires_grad=True) for size in (51, 53)]
+
+    def clip():
+        for p in parameters:
+            p.grad = xgrad.ones(p.shape)
+        return xgrad.nn.utils.clip_grad_norm_(parameters, 0.5).item()
+
+    with xgrad.lazy(fuse=False):
+        first = clip()
+    before = compiled.count
+    assert clip() == first
+    assert compiled.count == before
+
+
 def test_programs_compile_in_other_threads_and_before_the_first_runs():
     seen, ran = [], []
 

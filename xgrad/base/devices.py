@@ -301,8 +301,11 @@ def _usual(sharding: Sharding) -> Any:
 
 
 def is_left_to_jax(spec: Any) -> bool:
-    """Return True for the device of a tensor that is not committed, if new tensors are made there now."""
-    if spec.__class__ is not device or spec.chosen or state.place is not None:
+    """Return True for the device of a tensor that is not committed, if new tensors are made there now.
+
+    In the trace of a compiled function, which takes all devices that are equal for one, the device is asked for.
+    """
+    if spec.__class__ is not device or spec.chosen or state.place is not None or state.trace is not None:
         return False
     chosen = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue] - made at run time
     return spec.placement is (local_devices()[0] if chosen is None else chosen)

@@ -8,6 +8,7 @@ protocols and all operators read the value, and so evaluate the queue.  Invarian
 look at `value`; other code calls `read`, `evaluated` or `quietly`.
 """
 
+from contextlib import nullcontext
 from typing import Any
 from weakref import ref
 
@@ -16,7 +17,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..base.declared import DeclaredPlace
-from ..base.jax_compat import Tracer
+from ..base.jax_compat import Tracer, in_trace
 from ..base.platforms import local_devices
 from ..config import state
 from ..errors import LostValueError
@@ -277,6 +278,7 @@ def quietly(array: Any) -> Any:
     if array.__class__ is Pending:
         if only_shape(array):
             return array
-        with jax.ensure_compile_time_eval():  # within a trace, too, it is a value
+        # Within a trace, too, it is a value.  Elsewhere programs are compiled again for another setting of JAX's.
+        with jax.ensure_compile_time_eval() if in_trace() else nullcontext():
             return array.evaluated("a program that runs at once" if state.trace is None else "a trace")
     return array

@@ -111,7 +111,7 @@ class Runner:
         """Do the work of `views.storage.write_root` on a declared backend, or note it; return False if XLA writes now.
 
         What is noted has the array in `box` as a Pending, whose memory the queue may reuse; a copy's memory if our
-        kernels did not make the array.  If XLA writes, `box` has no Pending.
+        kernels did not make the array.  If XLA writes, `box` has no Pending, and `operands` none without a value.
         """
         if self.plain:
             return False
@@ -121,7 +121,7 @@ class Runner:
             else:
                 if (queue := self.queue()) is None:
                     box[0] = quietly(box[0])
-                    if not any(x.__class__ is Pending for x in operands):
+                    if not any(map(_waits, operands)):
                         return False
                 elif spread(box[0]) or any(map(spread, operands)):
                     return False
@@ -144,6 +144,11 @@ class Runner:
                 arrays[:] = map(quietly, arrays)
             for holder in holders:
                 evaluate_held(holder)
+
+
+def _waits(operand: Any) -> bool:
+    """Return True for an operand that has no value of JAX's yet."""
+    return operand.__class__ is Pending and (operand.value is None or declared_of(operand) is not None)
 
 
 runner = Runner()
