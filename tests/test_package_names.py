@@ -176,6 +176,18 @@ def test_a_deformable_convolution_of_one_pixel_samples_the_image(torch, torchvis
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_what_a_deformable_convolution_reads_beyond_the_border_is_zero(torch, torchvision):
+    image = torch.zeros(1, 1, 4, 4)
+    image[0, 0, 0, 0] = float("inf")
+    out = torch.ops.torchvision.deform_conv2d(
+        image, torch.ones(1, 1, 1, 1), torch.zeros(1, 2, 6, 6), torch.ones(1, 1, 6, 6), torch.zeros(1), 1, 1, 1, 1, 1, 1,
+        1, 1, True,
+    )  # fmt: skip
+    border = [*out[0, 0, 0].tolist(), *out[0, 0, :, 0].tolist(), *out[0, 0, -1].tolist(), *out[0, 0, :, -1].tolist()]
+    assert border == [0] * 24
+    assert out[0, 0, 1, 1].item() == float("inf")
+
+
 def test_torch_ops_is_one_module_however_it_is_imported(torch):
     import torch.ops as ops
 

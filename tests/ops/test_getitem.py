@@ -1,5 +1,6 @@
 """x[index] and x[index] = value, as torch's: shapes, views, node names, gradients, errors; random indices."""
 
+import enum
 import random
 import warnings
 
@@ -287,3 +288,15 @@ def test_more_ellipses_stand_for_no_dimensions():
     for index in ((..., ...), (..., 0, ...), (..., 0, ..., slice(None)), (None, ..., ...)):
         found = [np.asarray(T.arange(24).reshape(X)[index]).tolist() for T in (torch, xgrad)]
         assert found[1] == found[0], index
+
+
+def test_members_of_enumerations_are_indices():
+    class Place(enum.IntEnum):
+        FIRST = 0
+        SECOND = 1
+
+    for T in (torch, xgrad):
+        x = T.arange(6).reshape(2, 3)
+        x[Place.SECOND, Place.FIRST] = 9
+        found = [x[Place.SECOND], x[:, Place.SECOND], x[..., Place.FIRST], x[Place.FIRST :, 0]]
+        assert [f.tolist() for f in found] == [[9, 4, 5], [1, 4], [0, 9], [0, 9]]

@@ -106,7 +106,8 @@ def deform_conv2d(
         row, column = (_x["where"](inside, at, 0).long() for at in (at_y, at_x))
         index = (row * w + column).reshape(n, offset_groups, 1, -1)
         values = pixels.gather(-1, index.expand(-1, -1, c // offset_groups, -1))
-        found = found + values * (share * inside).reshape(n, offset_groups, 1, -1)
+        inside = inside.reshape(n, offset_groups, 1, -1)
+        found = found + _x["where"](inside, values * share.reshape(n, offset_groups, 1, -1), 0)
     if use_mask:
         found = found * mask.reshape(n, offset_groups, 1, -1)
     columns = found.reshape(n, groups, c // groups, kh, kw, oh, ow)

@@ -167,7 +167,7 @@ def _stands_for_a_tuple(index: Any) -> bool:
 
 def _entry(i: Any) -> Any:
     """Convert one entry to int, slice, None, Ellipsis, bool or an index tensor with dimensions."""
-    if i is None or i is Ellipsis or isinstance(i, (bool, int, slice)):
+    if i is None or i is Ellipsis or i.__class__ in (bool, int, slice):
         return i
     if isinstance(i, Sequence):
         i = _listed(i)
