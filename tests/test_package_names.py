@@ -177,15 +177,26 @@ def test_a_deformable_convolution_of_one_pixel_samples_the_image(torch, torchvis
 
 
 def test_what_a_deformable_convolution_reads_beyond_the_border_is_zero(torch, torchvision):
-    image = torch.zeros(1, 1, 4, 4)
+    def run(image, offset):
+        leaves = [image, torch.ones(1, 1, 1, 1), offset]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        rest = torch.ones(1, 1, 6, 6), torch.zeros(1), 1, 1, 1, 1, 1, 1, 1, 1, True
+        return torch.ops.torchvision.deform_conv2d(*leaves, *rest), leaves
+
+    image, offset = torch.zeros(1, 1, 4, 4), torch.zeros(1, 2, 6, 6)
     image[0, 0, 0, 0] = float("inf")
-    out = torch.ops.torchvision.deform_conv2d(
-        image, torch.ones(1, 1, 1, 1), torch.zeros(1, 2, 6, 6), torch.ones(1, 1, 6, 6), torch.zeros(1), 1, 1, 1, 1, 1, 1,
-        1, 1, True,
-    )  # fmt: skip
+    out, _ = run(image, offset)
     border = [*out[0, 0, 0].tolist(), *out[0, 0, :, 0].tolist(), *out[0, 0, -1].tolist(), *out[0, 0, :, -1].tolist()]
     assert border == [0] * 24
     assert out[0, 0, 1, 1].item() == float("inf")
+    offset = torch.zeros(1, 2, 6, 6)
+    offset[0, :, 2, 2] = float("inf")
+    out, leaves = run(torch.ones(1, 1, 4, 4), offset)
+    assert out.sum().item() == 15
+    out.sum().backward()
+    assert [leaf.grad.sum().item() for leaf in leaves[:2]] == [15, 15]
+    assert leaves[2].grad.isfinite().all()
 
 
 def test_torch_ops_is_one_module_however_it_is_imported(torch):

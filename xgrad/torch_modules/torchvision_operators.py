@@ -96,18 +96,20 @@ def deform_conv2d(
     moved = offset.reshape(n, offset_groups, kh, kw, 2, oh, ow)
     y = moved[..., 0, :, :] + (arange(kh) * dilation_h - pad_h).reshape(-1, 1, 1, 1) + (arange(oh) * stride_h)[:, None]
     x = moved[..., 1, :, :] + (arange(kw) * dilation_w - pad_w).reshape(-1, 1, 1) + arange(ow) * stride_w
+    reached = (y > -1) & (y < h) & (x > -1) & (x < w)
+    y, x = (_x["where"](reached, at, 0) for at in (y, x))  # infinite places leave no NaN
     low_y, low_x = y.detach().floor(), x.detach().floor()
     pixels = input.reshape(n, offset_groups, c // offset_groups, h * w)
     found: Any = 0
     for down, right in itertools.product((0, 1), (0, 1)):  # the four pixels around
         at_y, at_x = low_y + down, low_x + right
-        inside = (at_y >= 0) & (at_y < h) & (at_x >= 0) & (at_x < w)
+        inside = reached & (at_y >= 0) & (at_y < h) & (at_x >= 0) & (at_x < w)
         share = (y - low_y if down else 1 - (y - low_y)) * (x - low_x if right else 1 - (x - low_x))
         row, column = (_x["where"](inside, at, 0).long() for at in (at_y, at_x))
         index = (row * w + column).reshape(n, offset_groups, 1, -1)
         values = pixels.gather(-1, index.expand(-1, -1, c // offset_groups, -1))
-        inside = inside.reshape(n, offset_groups, 1, -1)
-        found = found + _x["where"](inside, values * share.reshape(n, offset_groups, 1, -1), 0)
+        inside, share = (t.reshape(n, offset_groups, 1, -1) for t in (inside, share))
+        found = found + _x["where"](inside, values, 0) * _x["where"](inside, share, 0)
     if use_mask:
         found = found * mask.reshape(n, offset_groups, 1, -1)
     columns = found.reshape(n, groups, c // groups, kh, kw, oh, ow)
