@@ -24,9 +24,7 @@ from .parts import run_equation
 HALVES = frozenset((float16, bfloat16))
 # Before jax 0.10 a convolution of halves with a result in float32 has no transpose: there its operands are copies.
 _PRODUCTS = ("dot_general", "conv_general_dilated")[: 2 if jax.__version_info__ >= (0, 10) else 1]
-# Before jax 0.8.3 XLA's CPU compiler refuses some products of bfloat16 with sums in float32 ("BF16 x BF16 = F32"),
-# where the processor has bfloat16, and makes copies for the others: these are ours there.
-_COPIES_ON_CPU = jax.__version_info__ < (0, 8, 3)
+_OLD = jax.__version_info__ < (0, 8, 3)
 _CALLS = ("jit", "pjit")
 # A float32 copy that is moved is the copy of the half that is moved.
 _MOVES = ("transpose", "reshape", "broadcast_in_dim", "squeeze", "rev", "slice", "expand_dims")
@@ -122,7 +120,7 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
             None not in small
             and primitive.name in _PRODUCTS
             and small[0].dtype == small[1].dtype
-            and not (on_cpu and (_COPIES_ON_CPU or _sums_several(equation)))
+            and not (on_cpu and _refused(equation))
         ):
             exact: dict[str, Any] = {"preferred_element_type": jnp.dtype("float32")}
             if not on_cpu:
@@ -137,9 +135,19 @@ def _evaluate(program: Any, operands: list, halves: list) -> tuple[list, list]:
     return [read(v) for v in jaxpr.outvars], [half_of(v) for v in jaxpr.outvars]
 
 
-def _sums_several(equation: Any) -> bool:
-    """Return True for a product that sums over several dimensions: XLA's CPU compiler may refuse its transpose."""
-    return equation.primitive.name == "dot_general" and len(equation.params["dimension_numbers"][0][0]) > 1
+def _refused(equation: Any) -> bool:
+    """Return True for a product that XLA's CPU compiler may refuse, where the processor has bfloat16.
+
+    ("BF16 x BF16 = F32".)  Those with one free dimension on a side and several on the other or several sums; before jax
+    0.8.3 others too.
+    """
+    if equation.primitive.name != "dot_general":
+        return False
+    (sums, _), (batch, _) = equation.params["dimension_numbers"]
+    left, right = [v.aval.ndim - len(sums) - len(batch) for v in equation.invars]
+    if _OLD and left + right + len(sums) + len(batch) > 3:
+        return True
+    return min(left, right) == 1 and (len(sums) > 1 or right > 1)
 
 
 def _multiplies(jaxpr: Any) -> bool:
