@@ -27,7 +27,7 @@ from .guards.guard import MISSING, Container, is_scalar, shown
 from .guards.hyperparameters import EscapedError
 from .guards.iterators_and_clocks import ADVANCED
 from .guards.kinds import holds_tensors
-from .guards.match import Match, aval_of, is_array
+from .guards.match import Match, aval_of, is_array, links_of
 from .guards.paths import containers_among, containers_of, nodes_of, orders_among
 from .guards.tensor_guard import Expected
 from .messages import CHANGED, GIVEN, HOLDS, MODE, USED_ONCE, VALUE_NEEDED, alone, value_error
@@ -409,7 +409,7 @@ class _Tracing:
             owner = owners.setdefault(id(reached.storage), reached.number)
             source = self._source(reached, places, ways)
             expected.append(Expected(reached.tensor, source, owner, reached.grad_read, reached.by_value))
-        links = self._links([e.source for e in expected])
+        links = links_of(self.trace.reached, expected)
         arrays = [(place, aval_of(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
         orders = orders_among((self.args, self.kwargs), ())
@@ -418,19 +418,6 @@ class _Tracing:
         return Match(
             self.tree, self.modes, orders, arguments, self.function_guard, doubles, len(places), expected, arrays, links
         )
-
-    def _links(self, sources: list[tuple]) -> list[tuple[str, int, int]]:
-        """Return (kind, i, j) where tensor j is also the gradient or the base of tensor i, by which it is not found."""
-        numbers = {id(reached.tensor): reached.number for reached in self.trace.reached}
-        found = []
-        for reached in self.trace.reached:
-            view, grad = reached.before.get("_view"), reached.before.get("_grad")
-            base = None if view is None or reached.by_value else view.base
-            for kind, tensor in (("base", base), ("grad", grad if reached.grad_read else None)):
-                other = None if tensor is None else numbers.get(id(tensor))
-                if other is not None and sources[other] != (kind, reached.number):
-                    found.append((kind, reached.number, other))
-        return found
 
     @staticmethod
     def _source(reached: Reached, places: dict[int, int], ways: dict[int, tuple[str, int]]) -> tuple:

@@ -66,27 +66,26 @@ def execute(
     values = []
     for grad in grads:
         values.append(arithmetic.from_tensor(grad))
-    # A declared backend asks of each node's program what it lacks.
-    declared = runner.on_backend(values)
-    if declared and state.compiled is not None and not state.together and not arithmetic.tensors:
+
+    def again(block: Any) -> list[Any]:
         values.clear()
-        with together("the end of a compiled backward"):
+        with block:
             return execute(
                 edges, grads, keep_graph=keep_graph, create_graph=create_graph, outputs=outputs,
                 accumulate_grad=accumulate_grad,
             )  # fmt: skip
+
+    # A declared backend asks of each node's program what it lacks.
+    declared = runner.on_backend(values)
+    if declared and state.compiled is not None and not state.together and not arithmetic.tensors:
+        return again(together("the end of a compiled backward"))
     if state.compiled is not None and not declared and not arithmetic.tensors and not anomaly.watched():
         task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
             return _gradients(task, arithmetic)
     queue = None if declared or depth or task.compiled is not None else runner.queue()
     if queue is not None and not queue.fuse:
-        values.clear()
-        with suspended("a backward"):
-            return execute(
-                edges, grads, keep_graph=keep_graph, create_graph=create_graph, outputs=outputs,
-                accumulate_grad=accumulate_grad,
-            )  # fmt: skip
+        return again(suspended("a backward"))
     if queue is not None and not arithmetic.tensors and not anomaly.watched():
         found = begin(queue, task, edges, values, outputs, accumulate_grad)
         if found is True:

@@ -66,8 +66,7 @@ def _one_place(a: int, b: int) -> int:
 class Queue:
     """Pending programs of one thread."""
 
-    fuse = True  # False: each program is launched by itself (separate.py),
-    donating: Any = None  # and these are, in place of programs of writes
+    fuse = True  # False: each program is launched by itself (separate.py)
     plain = True  # on a device of JAX's: shared arrays are copied to be donated
     most: int = MOST
     cut: Any = staticmethod(segments_of)  # parts that repeat compile once
@@ -159,6 +158,10 @@ class Queue:
             foreign.evaluated("another thread")
             return self.note(program, operands, owners)
         return program.run(*map(quietly, operands))
+
+    def writing(self, program_of: Any) -> Any:
+        """Return the program to note for a write: `program_of(False)`, which takes no operand's memory."""
+        return program_of(False)
 
     def _pending(self, number: int, aval: Aval, place: int) -> Pending:
         p = Pending(self, number, aval)

@@ -127,15 +127,17 @@ class Runner:
                     return False
                 elif isinstance(box[0], jax.Array) and not isinstance(box[0], Tracer) and not is_deleted(box[0]):
                     box[0] = valued(box[0], holder._owned)
-                program = program_of(False)
-                if queue is not None and queue.donating is not None:
-                    queue.donating[program] = program_of(True)
+                program = program_of(False) if queue is None else queue.writing(program_of)
                 out.append(program(box[0], *operands))
         except Exception:
             put_into(box, holder)
             raise
         replaces(out[0], box[0], holder, owner)
         return True
+
+    def values(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return operands of a program that runs now, with arrays in place of what lazy blocks left pending."""
+        return operands if self.plain else tuple(map(quietly, operands))
 
     def evaluate(self, *lists: list[Any], holders: Iterable[Any] = ()) -> None:
         """Put arrays in place of what lazy blocks left pending, in lists and in `holders`, tensors and storages."""

@@ -33,6 +33,11 @@ class Separate(Queue):
         super().__init__()
         self.donating: dict[Any, Any] = {}  # {program of a write: the one that takes its first operand's memory}
 
+    def writing(self, program_of: Any) -> Any:
+        program = super().writing(program_of)
+        self.donating[program] = program_of(True)
+        return program
+
     def _evaluate(self, reason: str, line: Any) -> None:
         entries, change, started = self.entries, self.changes, recorder.start()
         if not entries:
@@ -62,7 +67,7 @@ class Separate(Queue):
         new = {}
         for program, codes, *_ in self.entries:
             operands = [self._struct(code) for code in codes]
-            kind = program, tuple(map(kind_of, operands))
+            kind = program, kind_of(tuple(operands))
             if kind not in _ready:
                 new[kind] = self.donating.get(program) or program.alone_for(operands), operands
         if new:

@@ -31,7 +31,7 @@ from ..base.jax_compat import Tracer, in_trace
 from ..config import state
 from ..errors import InferenceTensorError, LostValueError, TracedValueError
 from ..execution.donation import Writing, copied, run_writing
-from ..execution.pending import Pending, quietly
+from ..execution.pending import Pending
 from ..execution.references import is_alone
 from ..execution.runner import runner, transferred
 
@@ -180,8 +180,7 @@ def write_root(
         raise no_value()
     if runner.write(out, box, holder, program_of, operands, owner):
         return
-    if not runner.plain:
-        operands = tuple(map(quietly, operands))
+    operands = runner.values(operands)
     traced = isinstance(box[0], Tracer)
     where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that shows where it comes from
     donate = is_alone(box) and not traced

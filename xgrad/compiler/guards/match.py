@@ -164,6 +164,20 @@ class Match:
         return "tensors are the same, or share storages, in another way"
 
 
+def links_of(reached: list[Any], expected: list[Expected]) -> list[tuple[str, int, int]]:
+    """Return (kind, i, j) where tensor j is also the gradient or the base of tensor i, by which it is not found."""
+    numbers = {id(r.tensor): r.number for r in reached}
+    found = []
+    for r in reached:
+        view, grad = r.before.get("_view"), r.before.get("_grad")
+        base = None if view is None or r.by_value else view.base
+        for kind, tensor in (("base", base), ("grad", grad if r.grad_read else None)):
+            other = None if tensor is None else numbers.get(id(tensor))
+            if other is not None and expected[other].source != (kind, r.number):
+                found.append((kind, r.number, other))
+    return found
+
+
 def _fetch(kind: str, which: Any, tensors: list) -> Tensor | None:
     if kind == "held":
         return which

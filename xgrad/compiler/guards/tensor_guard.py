@@ -18,7 +18,7 @@ USUAL = frozenset({
     "_array", "_owned", "_storage", "_chain", "_cache", "_cache_generation", "_traced", "_version_counter",
     "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_is_param", "_accumulator",
 })  # fmt: skip
-# The usual attributes that are no more than a value.
+# The attributes of a tensor that has nothing but a value.
 _VALUE = USUAL - {"_grad_fn", "_grad", "_is_param", "_accumulator"}
 _UNUSUAL = ("_retains_grad", "_inference", "_grad_dtype", "_tangents", "_moved", "_level")
 

@@ -30,13 +30,11 @@ def prepare(task: Any, values: list[Any]) -> None:
     """
     if compiled.count == _seen.count:
         return
-    if runner.at_once():
+    if state.trace is None and runner.at_once():
         runner.evaluate(values)
-    root = values[0] if len(values) == 1 else None
-    if isinstance(root, jax.Array) and not isinstance(root, Tracer) and state.trace is None and runner.at_once():
-        where = root.sharding if root.committed else None
-        if len(root.sharding.device_set) == 1:
-            compile_ahead(_calls(task, where), _steps_after(task))
+        root = values[0] if len(values) == 1 else None
+        if isinstance(root, jax.Array) and not isinstance(root, Tracer) and len(root.sharding.device_set) == 1:
+            compile_ahead(_calls(task, root.sharding if root.committed else None), _steps_after(task))
     _seen.count = compiled.count
 
 

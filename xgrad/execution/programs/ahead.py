@@ -45,7 +45,7 @@ def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] 
     """
     different: dict[Any, Callable[[], Any]] = {}
     for program, operands in calls:
-        kind = program, tuple([kind_of(operand) for operand in operands])
+        kind = program, kind_of(tuple(operands))
         different.setdefault(kind, partial(program.lower, *operands))
     lowerings = [*(other.lower for other in others), *different.values()]  # the others are larger: they begin first
     if len(lowerings) < 2:
