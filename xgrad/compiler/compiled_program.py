@@ -29,6 +29,7 @@ from .effects import Making, Recipe
 from .generated_run import straight
 from .guards.guard import Container
 from .guards.paths import locate
+from .in_segments import InSegments, in_segments
 from .program import one
 from .results import Results
 from .traced import Traced
@@ -77,6 +78,8 @@ class Entry:
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
+        self._segments: InSegments | None = None  # the executable, if it is in parts
+        self._may_be_cut = options is None and not self.on_mesh and not self._calls_back
         self._instead: Any = None  # a function of the operands that runs in the program's place
         self._constants: list | None = None  # on a mesh: operands behind the inputs, on its devices
         self._simple = _simple(traced.recipes)
@@ -245,6 +248,8 @@ class Entry:
         with writing:
             if self._executable is None:
                 self._compile(operands)  # first: while it compiles, all arrays are in their storages
+            if self._segments is not None:
+                self._ran = self._segments.has_run(operands)
             self.results.clear()
             for place in self.places:
                 operands[place] = None  # an array without another reference may be donated
@@ -307,6 +312,8 @@ class Entry:
             executable = self._compile(operands)
         if self._constants is not None:
             operands[-len(self._constants) :] = self._constants
+        if self._segments is not None and self._commits:
+            return self.results.extend(self._segments.begin(operands))
         if self.on_mesh and self._commits:
             return self.results.extend(map(self.jitted, *zip(operands)))
         return executable(*operands)
@@ -322,13 +329,14 @@ class Entry:
         if self._instead is not None:
             self._executable = self._run_instead
             return self._executable
-        executable = self._lowered(operands).compile()
         program = self._traced.program
+        self._segments = in_segments(program.closed, dict(zip(self.places, self.new))) if self._may_be_cut else None
+        executable: Any = self._segments or self._lowered(operands).compile()
         constants = [*([one()] if program.with_one else []), *program.arrays]
-        places = executable.input_shardings[0][len(program.inputs) :]
+        places = () if self._segments else executable.input_shardings[0][len(program.inputs) :]
         if any(place is not None and len(place.device_set) > 1 for place in places):  # None: unused
             self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
-        self._need, self._ran = besides(executable), False
+        self._need, self._ran = 0 if self._segments else besides(executable), False
         self._executable = executable
         pure = not (self._commits or self._affects or self._generators or self.on_mesh or self._constants)
         if pure and self._order is not None and self._simple is not None:
@@ -355,7 +363,9 @@ class Entry:
     def compiled(self, arrays: list[Any], leaves: list[Any]) -> Any:
         """Return the program as a `jax.stages.Compiled`."""
         with writing:
-            return self._executable or self._compile(self._operands(arrays, leaves))
+            given = self._operands(arrays, leaves)
+            found = self._executable or self._compile(given)
+            return self._lowered(given).compile() if self._segments else found
 
 
 class _Write(Transaction):

@@ -23,6 +23,7 @@ from ..base.limits import checked
 from ..execution.programs.barriers import held
 from ..execution.programs.chains import with_chains
 from ..views.program import scalar_of
+from .in_segments import in_segments
 from .reached_tensors import input_p
 
 GRADIENT = 1 << 30  # the numbers of gradients that arrive start here
@@ -44,7 +45,8 @@ class Backward(NamedTuple):
         given = tuple(grad is not None for grad in grads)
         program = self.programs.get(given)
         if program is None:
-            whole = with_chains(self.closed)
+            parts = in_segments(self.closed, {}) if self.places is None else None
+            whole = parts or with_chains(self.closed)
 
             def backward(residuals: list, grads: list, one: Any, arrays: list) -> list:
                 arrived = iter(grads)
@@ -55,7 +57,9 @@ class Backward(NamedTuple):
                         taken.append(jnp.zeros(aval.shape, aval.dtype) if grad is None else grad)
                 return whole(*residuals, *taken, one, *arrays)
 
-            program = self.programs[given] = jax.jit(checked(backward), out_shardings=self.places)
+            if not parts:
+                backward = jax.jit(checked(backward), out_shardings=self.places)
+            program = self.programs[given] = backward
         return program(residuals, [grad for grad in grads if grad is not None], one(), self.arrays)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import chain, starmap
 from operator import call
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -22,6 +23,9 @@ from .source import lines
 
 class Fused:
     """The jitted function of a queue's programs."""
+
+    name: str = "lazy_program"
+    replaced: Any = MappingProxyType({})  # {code of a result: code of the input whose memory it is to have}
 
     def __init__(self, programs: Any, codes: Any, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
         self.segments: Segments | None = None  # they run in place of the whole
@@ -83,6 +87,7 @@ class Fused:
                     found[n << 8] = out
             return [found[number] for number in wanted]
 
+        lazy_program.__name__ = self.name
         return in_chains(lazy_program) if len(order) > DEEP else lazy_program
 
     def needed(self, wanted: tuple[int, ...], only: Any = None) -> set[int]:

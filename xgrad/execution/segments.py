@@ -34,6 +34,7 @@ MIN_SAVED_ENTRIES = 64  # entries that need not be compiled, so that cutting pay
 MAX_DISTANCE = 8  # entries: farther operands of entries that are alike may be at different distances
 MAX_PERIOD = 1024  # entries of a period
 OPERATIONS, BYTES = 256, 1 << 23  # a group has so many operations, or results of so many bytes and a product among them
+LONG = 3  # as many operations: what one counts whose group has results of so many bytes, beside which a launch is short
 _SMALL = frozenset({"write", "adjoint", "sum"})  # roles of programs that may work in their first operand's memory
 
 
@@ -59,17 +60,20 @@ def repeats(signatures: Sequence[Any], longest: int) -> list[tuple[int, int, int
     return sorted(runs, key=lambda run: (run[0] - run[1], run[2]))
 
 
-def segments_of(fused: Any, kinds: tuple[Any, ...]) -> "Segments | None":
+def segments_of(fused: Any, kinds: tuple[Any, ...], operations: int = OPERATIONS, least: int = 0) -> "Segments | None":
     """Return the segments of a queue's program; None if it has too few parts that repeat.
 
-    kinds: JAX's x64 mode and the avals of the inputs.
+    kinds: JAX's x64 mode and the avals of the inputs.  operations: a group has so many.  least: so many need not be
+    compiled, or it is not cut.
     """
     count = len(fused.programs)
     avals = _avals(fused, kinds) if count >= MIN_SAVED_ENTRIES else None
     if avals is None:
         return None
-    cuts = _Cuts(fused, avals)
-    return _cut(fused, sorted(cuts.places | {0, count}), avals) if cuts.saved_entries >= MIN_SAVED_ENTRIES else None
+    cuts = _Cuts(fused, avals, operations)
+    if cuts.saved_entries < MIN_SAVED_ENTRIES or cuts.saved_operations < least:
+        return None
+    return _cut(fused, sorted(cuts.places | {0, count}), avals)
 
 
 def cut_at(fused: Any, kinds: tuple[Any, ...], bounds: list[int]) -> "Segments | None":
@@ -141,8 +145,8 @@ def _results(n: int, avals: dict[Any, Any]) -> Iterator[int]:
 class _Cuts:
     """The places at which a queue is cut."""
 
-    def __init__(self, fused: Any, avals: dict[Any, Any]) -> None:
-        self.fused, self.avals = fused, avals
+    def __init__(self, fused: Any, avals: dict[Any, Any], operations: int) -> None:
+        self.fused, self.avals, self.operations = fused, avals, operations
         count = len(fused.programs)
         # Entries are alike if they call one program with operands of the same shapes, as many entries behind them.
         self.signatures = [
@@ -151,7 +155,7 @@ class _Cuts:
         self.lasts: dict[int, int] = {code: n for n, codes in enumerate(fused.codes) for code in flat(codes)}
         self.lasts.update(dict.fromkeys(fused.live, count))
         self.operation_counts: dict[Any, tuple[int, bool]] = {}
-        self.saved_entries = 0  # entries that are not compiled
+        self.saved_entries = self.saved_operations = 0  # that are not compiled
         self.places: set[int] = self._between(0, count)
 
     def _between(self, start: int, end: int) -> set[int]:
@@ -162,17 +166,18 @@ class _Cuts:
             if any(a <= first and last <= b for a, b in tried):  # the same with a multiple of the period
                 continue
             tried.append((first, last))
-            groups = self._groups(first, last, period)
+            groups, operations = self._groups(first, last, period)
             if len(groups) < 3:
                 continue
             self.saved_entries += groups[-1] - groups[1]
+            self.saved_operations += operations * (groups[-1] - groups[1]) // period
             within = self._between(groups[0], groups[1]) if groups[1] - groups[0] > MIN_SAVED_ENTRIES else set()
             cuts = {*groups} | {cut - groups[0] + group for cut in within for group in groups[:-1]}
             return cuts | self._between(start, groups[0]) | self._between(groups[-1], end)
         return set()
 
-    def _groups(self, start: int, end: int, period: int) -> list[int]:
-        """Return the bounds of groups of whole periods of a run."""
+    def _groups(self, start: int, end: int, period: int) -> tuple[list[int], int]:
+        """Return the bounds of groups of whole periods of a run, and a period's operations, as `least` counts."""
         work = operations = 0
         alone = False
         across = np.zeros(end - start + 1, np.int64)  # bytes that pass each place, of what is not used after the run
@@ -189,9 +194,13 @@ class _Cuts:
                 self.operation_counts[signature] = _count_operations(*signature[:2])
             operations += self.operation_counts[signature][0]
             alone |= self.operation_counts[signature][1]
-        several = max(1, min(-(-OPERATIONS // max(operations, 1)), -(-BYTES // max(work, 1)) if alone else end))
+        most, enough = -(-self.operations // max(operations, 1)), -(-BYTES // max(work, 1)) if alone else end
         passing = np.cumsum(across)[period : 2 * period]  # seen from the second period, which has one before it
-        return list(range(start + int(np.argmin(passing)), end + 1, several * period))
+        first = start + int(np.argmin(passing))
+        count, several = (end - first) // period, max(1, min(most, enough))
+        if count > several:
+            several = count // (count // several)  # so that few periods are left over
+        return list(range(first, end + 1, several * period)), operations * (LONG if enough < most else 1)
 
 
 def _distances(n: int, codes: Any) -> Any:
@@ -208,12 +217,13 @@ def _distances(n: int, codes: Any) -> Any:
 def _count_operations(program: Any, key: tuple[Any, ...]) -> tuple[int, bool]:
     """Return the number of operations of a program, and True if XLA does not fuse it with those around it."""
 
-    def count(jaxpr: Any) -> int:
-        inner = (jax.tree.leaves(eqn.params.get(INNER)) for eqn in jaxpr.eqns)
-        return sum(count(part[0].jaxpr) if part and isinstance(part[0], jaxprs().ClosedJaxpr) else 1 for part in inner)
+    def count(eqns: list[Any]) -> int:
+        inner = (jax.tree.leaves(eqn.params.get(INNER)) for eqn in eqns)
+        closed = jaxprs().ClosedJaxpr
+        return sum(count(part[0].jaxpr.eqns) if part and isinstance(part[0], closed) else 1 for part in inner)
 
-    jaxpr = jax.make_jaxpr(program.run)(*structs_of(key[1:])).jaxpr
-    return count(jaxpr), any(map(ends_chain, jaxpr.eqns))
+    eqns = getattr(program, "eqns", None) or jax.make_jaxpr(program.run)(*structs_of(key[1:])).jaxpr.eqns
+    return count(eqns), any(map(ends_chain, eqns))
 
 
 def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:
@@ -229,7 +239,10 @@ def _cut(fused: Any, bounds: list[int], avals: Any) -> Segments:
     for number, (start, end) in enumerate(pairwise(bounds)):
         results = results_of[number]
         outputs = [code for code in results if code in live or users.get(code, number) > number]
-        inputs = [*dict.fromkeys(c for n in range(start, end) for c in flat(fused.codes[n]) if c < start << 8)]
+        outputs.sort(key=lambda code: code not in fused.replaced)
+        taken = dict.fromkeys(c for n in range(start, end) for c in flat(fused.codes[n]) if c < start << 8)
+        first = [c for code in outputs if (c := fused.replaced.get(code)) in taken]  # JAX pairs memory in this order
+        inputs = [*dict.fromkeys((*first, *taken))]
         free = [code for code in inputs if code >= 0 and code not in live and users[code] == number]
         may = [code for code in inputs if number >= last and code in given and users[code] == number]
         room, donated = Counter([avals[code] for code in outputs]), []
