@@ -104,6 +104,7 @@ def test_new_values_take_the_old_ones_memory(smaller):
     before = pointers()
     function(x)
     assert {*pointers()} == {*before}
+    assert function._entries[0]._need < 1 << 16  # the last parts take no memory besides
 
 
 def test_a_deep_program_is_cut_and_a_short_one_is_not():

@@ -271,6 +271,8 @@ class Entry:
     def has_run(self, written: Any, operands: list) -> None:
         """Note that from now on JAX runs the program without going through Python."""
         self._ran = True
+        if self._segments is not None:
+            self._need = self._segments.besides()
 
     def renew(self) -> None:
         """Compile the program again before the next call: JAX would run it through Python from now on."""

@@ -328,7 +328,7 @@ class CompiledFunction:
         return found
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:
-        """Return XLA's optimized program for these arguments as text."""
+        """Return XLA's optimized program for these arguments as text: the whole, also if it runs in parts."""
         return self._compiled(args, kwargs).as_text()
 
     def cost_analysis(self, *args: Any, **kwargs: Any) -> dict[str, float]:
@@ -391,7 +391,8 @@ def compile(
     use hooks, views, checkpoints and random numbers.  The first call *traces* it: it runs on tensors without values,
     and its changes of tensors become the program.  Later calls run the program, whose results go into the very same
     storages, `.grad`s, containers and generators; buffers that it replaces are donated where nothing else refers to
-    them (`donate`).  Other effects of the function, such as printing, happen in the trace only.
+    them (`donate`).  A deep program runs in parts where it repeats, each compiled once.  Other effects of the function,
+    such as printing, happen in the trace only.
 
     A call is traced again when something that the trace relied on is different: structure, shapes, dtypes and
     shardings, requires_grad, the presence of a `.grad` if the function reads it, hooks, modes, numbers and strings

@@ -11,13 +11,16 @@ from operator import call, itemgetter
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..base.dtypes import x64_enabled
 from ..base.jax_compat import NAME, jaxprs
+from ..execution.donation import besides
 from ..execution.fused import Fused
 from ..execution.pending import Aval, aval_of
 from ..execution.programs.parts import values_of
+from ..execution.scalars import one
 from ..execution.segments import MIN_SAVED_ENTRIES, Segments, segments_of
 from ..execution.shapes import MOST_RESULTS
 
@@ -67,6 +70,12 @@ class InSegments:
     def has_run(self, operands: list[Any]) -> bool:
         """Return True if it ran with operands on these devices: then no Python code of JAX's runs in its parts."""
         return _places(operands) in self._ran
+
+    def besides(self) -> int:
+        """Return the bytes that the last parts need besides their operands."""
+        last = [part.program for part in self._segments.parts[self._segments.last :]]
+        needs = {program: besides(program.jitted.lower(one(), *program.structs).compile()) for program in {*last}}
+        return sum(map(needs.__getitem__, last))
 
     def begin(self, operands: list[Any]) -> Iterator[Sequence[Any]]:
         """Run all parts but the last ones, which may donate operands.
@@ -144,7 +153,7 @@ def _kind(eqn: Any, operands: list[Any], consts: dict[Any, Any]) -> Any:
         if not is_literal and atom not in consts:
             return places[atom]
         value = atom.val if is_literal else consts[atom]
-        is_key = jax.dtypes.issubdtype(atom.aval.dtype, jax.dtypes.extended)
+        is_key = jnp.issubdtype(atom.aval.dtype, jax.dtypes.extended)
         return _aval(atom), id(value) if is_key else np.asarray(value).tobytes()
 
     literal, places = jaxprs().Literal, {v: place for place, v in enumerate(operands)}

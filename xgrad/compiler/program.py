@@ -55,7 +55,7 @@ class Backward(NamedTuple):
                     grad = next(arrived) if is_given else None
                     if aval is not None:
                         taken.append(jnp.zeros(aval.shape, aval.dtype) if grad is None else grad)
-                return whole(*residuals, *taken, one, *arrays)
+                return [*whole(*residuals, *taken, one, *arrays)]
 
             if not parts:
                 backward = jax.jit(checked(backward), out_shardings=self.places)
