@@ -231,3 +231,20 @@ def test_a_program_does_not_depend_on_what_ran_before():
     for _ in range(2):
         step(xgrad.ones(5, 7), xgrad.ones(7, requires_grad=True))
     assert text() == before
+
+
+def test_a_detached_loss_is_made_on_the_quick_path():
+    w = xgrad.ones(3, requires_grad=True)
+
+    @xgrad.compile
+    def step(x, both):
+        loss = (w * x).sum()
+        w.grad = None
+        loss.backward()
+        return (loss.detach(), loss.detach()) if both else loss.detach()
+
+    for both in (False, True):
+        found = step(xgrad.ones(3), both)
+    assert [entry._simple is not None for entry in step._entries] == [False, True]
+    found[0].add_(1)
+    assert [(t.item(), t._version) for t in found] == [(4.0, 1), (4.0, 1)]  # they share storage and counter

@@ -411,13 +411,17 @@ class _Write(Transaction):
 
 
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:
-    """Return (array, edge, requires_grad) of each tensor if all are bare new arrays, else None."""
+    """Return (array, edge, requires_grad) of each tensor if all are bare new arrays, else None.
+
+    So is the only tensor of a storage: `loss.detach()` alone has the one that the trace made for both.
+    """
     for r in recipes:
-        if r.kind is not Tensor or r.given is not None or r.chain is not None or r.view or r.grad or r.rest or r.parts:
+        if r.kind is not Tensor or r.given is not None or r.view or r.grad or r.rest or r.parts:
             return None
-        if r.version or r.given_counter is not None:
+        if r.version or r.given_counter is not None or (r.chain is not None and not r.chain.is_root):
             return None
-    if len({r.root for r in recipes}) != len(recipes):
+    counters = [r.counter for r in recipes if r.counter >= 0]
+    if len({r.root for r in recipes}) != len(recipes) or len({*counters}) != len(counters):
         return None
     return [(r.root, r.edge, r.requires_grad) for r in recipes]
 
