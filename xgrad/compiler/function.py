@@ -391,8 +391,8 @@ def compile(
     use hooks, views, checkpoints and random numbers.  The first call *traces* it: it runs on tensors without values,
     and its changes of tensors become the program.  Later calls run the program, whose results go into the very same
     storages, `.grad`s, containers and generators; buffers that it replaces are donated where nothing else refers to
-    them (`donate`).  A deep program runs in parts where it repeats, each compiled once.  Other effects of the function,
-    such as printing, happen in the trace only.
+    them (`donate`).  On a CPU a deep program runs in parts, and equal parts compile once.  Other effects of the
+    function, such as printing, happen in the trace only.
 
     A call is traced again when something that the trace relied on is different: structure, shapes, dtypes and
     shardings, requires_grad, the presence of a `.grad` if the function reads it, hooks, modes, numbers and strings

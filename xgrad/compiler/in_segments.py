@@ -2,7 +2,9 @@
 
 The layers of a deep model, their backward and their updates repeat, and XLA's time grows with their number.
 They are cut as the program of an `xgrad.lazy` block is (execution/segments.py): the entries of its queue are here the
-equations of the traced program.  A program that compiles soon stays whole: XLA computes nothing twice in it.
+equations of the traced program.  A program that compiles soon stays whole: XLA computes nothing twice in it.  So does
+one for a TPU or a GPU, where what parts give each other goes through memory: a GPT of 8 layers in parts compiles for
+a TPU v5e in 14 s in place of 34, but its steps would take 1.8 times as long, as the compiler estimates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +18,7 @@ import numpy as np
 
 from ..base.dtypes import x64_enabled
 from ..base.jax_compat import NAME, jaxprs
+from ..base.platforms import default_platform
 from ..execution.donation import besides
 from ..execution.fused import Fused
 from ..execution.pending import Aval, aval_of
@@ -103,11 +106,11 @@ def in_segments(closed: Any, donated: dict[int, int]) -> InSegments | None:
     """Return a traced program in parts; None if it stays whole.
 
     `donated`: the places of operands that it donates, each with the number of the result that gets the memory.
-    It stays whole if cutting would not pay, or would take the memory that it saves: what is donated before the last
-    parts run has to live on (execution/segments.py).
+    It stays whole if cutting would not pay, or would take the memory that donating saves: what is written before the
+    last parts run has to live on until then (execution/segments.py).
     """
     short = len(closed.jaxpr.eqns) <= MIN_SAVED_ENTRIES
-    queue = None if short or closed.jaxpr.effects else _queue(closed)
+    queue = None if short or closed.jaxpr.effects or default_platform() != "cpu" else _queue(closed)
     if queue is None:
         return None
     programs, codes, results, avals = queue
