@@ -4,6 +4,8 @@ import copy
 import importlib
 import pickle
 
+import jax
+import numpy as np
 import pytest
 
 import xgrad
@@ -205,6 +207,54 @@ def test_cells_give_what_torch_gives(case, cell):
         return case(T, cell, state)
 
     as_torch(program)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_outputs_may_be_written(mode):
+    def program(T):
+        out, states = layer(T, mode, num_layers=2)(x := data(T, X, 1, True))
+        out.mul_(2)
+        for state in flat(states):
+            state.mul_(3)
+        sum(t.sum() for t in (out, *flat(states))).backward()
+        return out, x.grad
+
+    as_torch(program)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_second_derivatives(mode):
+    def program(T):
+        m = layer(T, mode, bidirectional=True)
+        x = data(T, X, 1, True)
+        given = (x, *flat(first := states(T, mode, 2)), *m.parameters())
+        out = flat(m(x, first))
+        found = T.autograd.grad(sum((t * t).sum() for t in out), given, create_graph=True)
+        sum((g * g).sum() for g in found).backward()
+        return [t.grad for t in given]
+
+    as_torch(program)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_backward_multiplies_by_the_weight_of_the_state_once_in_each_step(mode):
+    m = layer(xgrad, mode)
+
+    def program(x):
+        out = m(xgrad.tensor(x))[0]
+        return [g._read() for g in xgrad.autograd.grad(out.sum(), list(m.parameters()))]
+
+    def loops(jaxpr):
+        """The number of products in each loop."""
+        for equation in jaxpr.eqns:
+            for inner in equation.params.values():
+                if hasattr(inner, "jaxpr") and equation.primitive.name == "scan":
+                    yield str(inner).count("dot_general")
+                elif hasattr(inner, "jaxpr"):
+                    yield from loops(inner.jaxpr)
+
+    found = list(loops(jax.make_jaxpr(program)(np.ones(X)).jaxpr))
+    assert found == [1, 0, 1]  # forward, the cells, backward
 
 
 def test_a_cell_with_relu():

@@ -120,7 +120,7 @@ def test_one_node_for_a_layer_of_any_length():
                 todo += [edge[0] for edge in node.next_functions]
         return len(seen)
 
-    assert nodes(2) == nodes(50) == 2
+    assert nodes(2) == nodes(50) == 3  # of x, of the layer, of the copy of its outputs
 
 
 @pytest.mark.exhaustive

@@ -18,7 +18,7 @@ from ...base import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.on_device import beside
-from ...dispatch.promotion import refuse_complex, require_same_dtype
+from ...dispatch.promotion import conj, refuse_complex, require_same_dtype
 from ...dispatch.samples import COMPLEX, between, real, sample, truth
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -26,7 +26,7 @@ from ...tensor import Tensor
 hidden: Any = partial(operator, function=False, method=False, out=False)
 
 
-# -- one step: (x, the input's product and bias; the state's weight and bias; state) → state ---------------------------
+# -- one step ---------------------------------------------------------------------------------------------------------
 
 
 def _product(x: Any, weight: Any, bias: Any) -> Any:
@@ -34,22 +34,39 @@ def _product(x: Any, weight: Any, bias: Any) -> Any:
     return out if bias is None else out + bias
 
 
+def _joined(kind: str, x: Any, product: Any) -> Any:
+    """The gates, from the products of the input and of the state: their sum, but a gru needs both parts of its n."""
+    if kind != "gru":
+        return x + product
+    size = x.shape[-1] // 3 * 2
+    return jnp.concatenate([x[..., :size] + product[..., :size], x[..., size:], product[..., size:]], -1)
+
+
+def _apart(kind: str, grad: Any) -> tuple[Any, Any]:
+    """The transpose of `_joined`."""
+    if kind != "gru":
+        return grad, grad
+    size = grad.shape[-1] // 4
+    return grad[..., : 3 * size], jnp.concatenate([grad[..., : 2 * size], grad[..., 3 * size :]], -1)
+
+
+# Each takes the gates, h and c, and returns the next h, before a projection, and c.
+
+
 def _simple(activation: Callable) -> Callable:
-    return lambda x, w_hh, b_hh, w_hr, h, c: (activation(x + _product(h, w_hh, b_hh)), None)
+    return lambda gates, h, c: (activation(gates), None)
 
 
-def _gru(x: Any, w_hh: Any, b_hh: Any, w_hr: Any, h: Any, c: Any) -> tuple[Any, Any]:
-    xr, xz, xn = jnp.split(x, 3, axis=-1)
-    hr, hz, hn = jnp.split(_product(h, w_hh, b_hh), 3, axis=-1)
-    new = jnp.tanh(xn + jax.lax.logistic(xr + hr) * hn)
-    return new + jax.lax.logistic(xz + hz) * (h - new), None
+def _gru(gates: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    r, z, x, product = jnp.split(gates, 4, axis=-1)
+    new = jnp.tanh(x + jax.lax.logistic(r) * product)
+    return new + jax.lax.logistic(z) * (h - new), None
 
 
-def _lstm(x: Any, w_hh: Any, b_hh: Any, w_hr: Any, h: Any, c: Any) -> tuple[Any, Any]:
-    i, f, g, o = jnp.split(x + _product(h, w_hh, b_hh), 4, axis=-1)
+def _lstm(gates: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    i, f, g, o = jnp.split(gates, 4, axis=-1)
     c = jax.lax.logistic(f) * c + jax.lax.logistic(i) * jnp.tanh(g)
-    h = jax.lax.logistic(o) * jnp.tanh(c)
-    return (h if w_hr is None else jnp.matmul(h, w_hr.T)), c
+    return jax.lax.logistic(o) * jnp.tanh(c), c
 
 
 # The derivative of PyTorch's relu at 0 is 0, the derivative of jnp.maximum 1/2.
@@ -83,17 +100,18 @@ def _check_cell(x: Any, states: Sequence[Any], w_ih: Any, w_hh: Any, gates: int,
 
 def _declare_cell(kind: str) -> None:
     name = f"{kind}_cell"
-    step, gates = _STEPS[kind], _GATES[kind]
+    step, parts = _STEPS[kind], _GATES[kind]
 
     def cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-        _check_cell(input, (hx,), w_ih, w_hh, gates, name)
+        _check_cell(input, (hx,), w_ih, w_hh, parts, name)
         if kind == "rnn_relu":
             refuse_complex(input, name)
-        return step(_product(input, w_ih, b_ih), w_hh, b_hh, None, hx, None)[0]
+        gates = _joined(kind, _product(input, w_ih, b_ih), _product(hx, w_hh, b_hh))
+        return step(gates, hx, None)[0]
 
     cell.__doc__ = f"One step of `{kind}`: the next state (batch, hidden), from `input` (batch, features) and `hx`."
-    x, h, w_ih, w_hh = real(2, 3), real(2, 2), real(2 * gates, 3), real(2 * gates, 2)
-    samples = (sample(x, h, w_ih, w_hh, real(2 * gates), real(2 * gates)), sample(x, h, w_ih, w_hh))
+    x, h, w_ih, w_hh = real(2, 3), real(2, 2), real(2 * parts, 3), real(2 * parts, 2)
+    samples = (sample(x, h, w_ih, w_hh, real(2 * parts), real(2 * parts)), sample(x, h, w_ih, w_hh))
     operator(name, method=False, out=False, samples=samples if kind == "rnn_relu" else samples + COMPLEX)(cell)
 
 
@@ -113,7 +131,7 @@ _STATE = real(2, 2)
 )  # fmt: skip
 def _lstm_cell(input, h, c, w_ih, w_hh, b_ih=None, b_hh=None):
     _check_cell(input, (h, c), w_ih, w_hh, 4, "lstm_cell")
-    return _lstm(_product(input, w_ih, b_ih), w_hh, b_hh, None, h, c)
+    return _lstm(_product(input, w_ih, b_ih) + _product(h, w_hh, b_hh), h, c)
 
 
 @composite(method=False)
@@ -147,20 +165,62 @@ _LAYERS = (
 )  # fmt: skip
 
 
+def _next(kind: str, w_hr: Any, alive: Any, gates: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    """The state after one step: projected, and unchanged where a sequence has ended."""
+    new, cell = _STEPS[kind](gates, h, c)
+    if w_hr is not None:
+        new = jnp.matmul(new, w_hr.T)
+    if alive is None:
+        return new, cell
+    return jax.tree.map(lambda n, old: jnp.where(alive[:, None], n, old), (new, cell), (h, c))
+
+
 @hidden("recurrent_layer", samples=_LAYERS)
 def _layer(input, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, alive, *, kind, reverse):
     """One direction of one layer: (outputs (time, batch, hidden), last state, last cell of an lstm)."""
-    step = _STEPS[kind]
 
     def along(state: tuple, at: tuple) -> tuple[tuple, Any]:
         x, goes_on = at
-        new = step(x, w_hh, b_hh, w_hr, *state)
-        if goes_on is not None:
-            new = tuple(None if n is None else jnp.where(goes_on[:, None], n, s) for n, s in zip(new, state))
+        gates = _joined(kind, x, _product(state[0], w_hh, b_hh))
+        new = _next(kind, w_hr, goes_on, gates, *state)
         return new, new[0]
 
     (h, c), out = jax.lax.scan(along, (h, c), (_product(input, w_ih, b_ih), alive), reverse=reverse)
     return (out, h) if c is None else (out, h, c)
+
+
+def _layer_backward(input, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, alive, result, grads, kind, reverse):
+    """Gradients of a layer: one product in each step of its loop, of the state's gradient.
+
+    The outputs are the states.  So the products of forward's loop are one product of all steps here, as are the
+    gradients of the weights; the cells of an lstm are not saved, but need no product.
+    """
+    before = jnp.concatenate([result[1:], h[None]] if reverse else [h[None], result[:-1]])
+    gates = _joined(kind, _product(input, w_ih, b_ih), _product(before, w_hh, b_hh))
+
+    def cell(c: Any, at: tuple) -> tuple[Any, Any]:
+        goes_on, gates, h = at
+        return _next(kind, w_hr, goes_on, gates, h, c)[1], c
+
+    _, cells = jax.lax.scan(cell, c, (alive, gates, before), reverse=reverse)
+    grad, *last = map(conj, grads)
+
+    def back(after: tuple, at: tuple) -> tuple[tuple, Any]:
+        (grad_h, grad_c, grad_w), (grad, goes_on, *values) = after, at
+        _, pull = jax.vjp(lambda w_hr, *values: _next(kind, w_hr, goes_on, *values), w_hr, *values)
+        own, gates, h, c = pull((grad_h + grad, grad_c))
+        h = h + jnp.matmul(_apart(kind, gates)[1], w_hh)
+        return (h, c, jax.tree.map(jnp.add, grad_w, own)), gates
+
+    start = (*last, None)[:2] + (jax.tree.map(jnp.zeros_like, w_hr),)
+    (h, c, w_hr), gates = jax.lax.scan(back, start, (grad, alive, gates, before, cells), reverse=not reverse)
+    x, product = _apart(kind, gates)
+    weights = [jnp.tensordot(g, factor, ((0, 1), (0, 1))) for g, factor in ((x, input), (product, before))]
+    found = jnp.matmul(x, w_ih), h, c, *weights, x.sum((0, 1)), product.sum((0, 1)), w_hr
+    return [*map(conj, found), None]
+
+
+_layer.derivative(all=_layer_backward)
 
 
 def _check_layer(kind: str, x: Tensor, h: Tensor, c: Tensor | None, weights: tuple) -> None:
@@ -238,6 +298,8 @@ def _layers(
         x = outs[0] if directions == 1 else FUNCTIONS[""]["cat"](outs, -1)
         if dropout and train and layer < num_layers - 1:
             x = FUNCTIONS["nn.functional"]["dropout"](x, dropout, True)
+    if x.requires_grad and directions == 1:
+        x = x.clone()  # backward of the layer needs the outputs, and the caller may write into them, as PyTorch's may
     return x, *(FUNCTIONS[""]["stack"](list(ends)) for ends in zip(*last, strict=True))
 
 
