@@ -152,9 +152,8 @@ def _reduce_storage(self: Storage, protocol: Any) -> tuple:
 
 def _rebuild_array(data: Any, shape: tuple, dtype: str, where: device | None = None) -> Any:
     array = np.frombuffer(data, np.uint8).view(getattr(dtypes, dtype)).reshape(shape)
-    if where is None or where.placement.__class__ is AbsentDevice:  # on the default device then
-        return array
-    return transferred(np.array(array), placement_of(where))
+    here = where is not None and where.placement.__class__ is not AbsentDevice  # else on the default device
+    return transferred(np.array(array), placement_of(where)) if here else array
 
 
 def _rebuild_declared(data: Any, shape: tuple, dtype: str, name: str) -> Any:

@@ -136,6 +136,7 @@ def _top(module: Any) -> str:
     return str(module).partition(".")[0]
 
 
+@functools.lru_cache(maxsize=4096)
 def _stands_in(module: Any, file: Any) -> bool:
     """Return True if the module's name is xgrad's, JAX's, NumPy's or a library's on JAX, and the file is in that."""
     top = _top(module)
@@ -156,13 +157,13 @@ def is_ours(names: dict[Any, Any]) -> bool:
 def is_our_class(kind: type[Any]) -> bool:
     """Return True for a class of xgrad, JAX, NumPy or a library on JAX: it is in its module, or has code from there."""
     found: Any = sys.modules.get(kind.__module__)
-    names = found and vars(found)
+    names = getattr(found, "__dict__", {})
     for name in kind.__qualname__.split("."):
         found = getattr(found, "__dict__", {}).get(name)
     if found is kind:
         return is_ours(names)
-    codes = (getattr(item, "__code__", None) for item in vars(kind).values())
-    return any(_stands_in(kind.__module__, code.co_filename) for code in codes if code is not None)
+    files = (item.__code__.co_filename for item in vars(kind).values() if item.__class__ is types.FunctionType)
+    return any(_stands_in(kind.__module__, file) for file in files)
 
 
 def is_notebook(module: Any) -> bool:

@@ -142,8 +142,7 @@ class Frames:
         kind = self._kinds.get(file)
         if kind == IGNORED:
             return IGNORED
-        names = frame.f_globals
-        if not file.startswith(_PACKAGE) and str(names.get("__name__")).startswith("xgrad.") and is_ours(names):
+        if not file.startswith(_PACKAGE) and is_ours(frame.f_globals):
             return IGNORED
         if kind is None:
             kind = kind_of(frame)

@@ -118,8 +118,8 @@ class Noted:
         """Add the groups of an optimizer whose numbers may be operands: before the trace, later it is too late."""
         told = getattr(optimizer, "__xgrad_numbers__", None) if self._finding else None
         for one in () if told is None else map(ReportedNumbers._make, told()):
-            plain = type(one.group) is dict and id(one.group) not in self.numbers  # a subclass has code, or attributes
-            if plain and signs(one, one.group) is not None:
+            # Not of a dictionary's subclass, which may have code and attributes.
+            if type(one.group) is dict and id(one.group) not in self.numbers and signs(one, one.group) is not None:
                 self.numbers[id(one.group)] = Hyperparameters(one)
 
     def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:

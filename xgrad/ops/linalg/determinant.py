@@ -28,7 +28,8 @@ def _scaled(A: Any, found: Any) -> Any:
     exponents = _exponents(A)
     small = jnp.linalg.det(_times_power(A, -exponents))
     large = _times_power(small, exponents.sum((-2, -1)))
-    return jnp.where(jnp.isfinite(found), found, jnp.where(_is_rounding(small), 0, large))
+    rounding = jnp.abs(small) <= 8 * jnp.finfo(small.dtype).eps
+    return jnp.where(jnp.isfinite(found), found, jnp.where(rounding, 0, large))
 
 
 def _exponents(A: Any) -> Any:
@@ -43,10 +44,6 @@ def _times_power(x: Any, exponents: Any) -> Any:
     return x * jnp.ldexp(one, half) * jnp.ldexp(one, exponents - half)
 
 
-def _is_rounding(small: Any) -> Any:
-    return jnp.abs(small) <= 8 * jnp.finfo(small.dtype).eps
-
-
 def log_determinant(A: Any) -> tuple[Any, Any]:
     """The sign and the logarithm of the absolute value, in range where the product that jax has of two rows is not."""
     if A.shape[-1] != 2:
@@ -55,8 +52,8 @@ def log_determinant(A: Any) -> tuple[Any, Any]:
     usual = (jnp.abs(plain) < -0.9 * jnp.log(jnp.finfo(A.dtype).tiny))[..., None, None]
     exponents = jnp.where(usual, 0, _exponents(A))
     B = _times_power(A, -exponents)
-    left = jnp.linalg.det(jax.lax.stop_gradient(B))
-    rounding = ~usual & (_is_rounding(left) & (left != 0))[..., None, None]
+    left = jnp.abs(jnp.linalg.det(jax.lax.stop_gradient(B)))[..., None, None]
+    rounding = ~usual & (left <= 8 * jnp.finfo(left.dtype).eps) & (left != 0)
     sign, small = jnp.linalg.slogdet(B * jnp.where(rounding, jnp.asarray([[1], [0]], B.dtype), 1))
     return sign, small + exponents.sum((-2, -1)) * jnp.log(jnp.asarray(2, small.dtype))
 
@@ -68,9 +65,9 @@ def _tangent(primals: Any, tangents: Any) -> Any:
         return determinant(A), jnp.sum(_cofactors(A) * dA, axis=(-2, -1))
     found = determinant(A)
     usual = jnp.isfinite(found) & (jnp.abs(found) > jnp.finfo(A.dtype).tiny)
-    exponents = jnp.where(usual[..., None, None], 0, _exponents(A))  # of rows whose cofactors stay in range
-    dA = _times_power(dA, exponents.sum((-2, -1), keepdims=True) - exponents)
-    A = _times_power(A, -exponents)
+    exponents = jnp.where(usual[..., None, None], 0, _exponents(A))  # rows near 1 keep cofactors in range
+    others = exponents.sum((-2, -1), keepdims=True) - exponents
+    A, dA = _times_power(A, -exponents), _times_power(dA, others)
     pivots = jnp.diagonal(jax.lax.linalg.lu(jax.lax.stop_gradient(A))[0], axis1=-2, axis2=-1)
     singular = jnp.any(pivots == 0, axis=-1)
 

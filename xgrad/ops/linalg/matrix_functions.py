@@ -59,8 +59,7 @@ def det(A):
 def slogdet(A):
     """The named tuple (sign, logabsdet) of the determinants of square matrices."""
     require_matrices(A, "linalg.slogdet")
-    sign, logabsdet = log_determinant(A)
-    return sign, logabsdet
+    return (*log_determinant(A),)
 
 
 @operator(samples=_SQUARE)
