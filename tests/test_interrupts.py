@@ -12,7 +12,9 @@ import jax
 import pytest
 
 import xgrad
+from xgrad.base import limits
 from xgrad.execution import donation
+from xgrad.tensor_methods import printing
 
 from .property import interrupts
 
@@ -169,6 +171,34 @@ def test_no_code_of_pythons_runs_at_the_end_of_a_block_that_restores_a_mode(bloc
     sys.setprofile(None)
     assert calls == []
     assert xgrad.is_grad_enabled()
+
+
+def test_an_interrupt_at_the_start_of_a_block_leaves_what_was_there(monkeypatch):
+    def then_stop(function):
+        def interrupted(*args, **kwargs):
+            function(*args, **kwargs)
+            if args == (None,) or kwargs:
+                raise Stop
+
+        return interrupted
+
+    def see(frame, event, argument):
+        pass
+
+    see.may_pause = True
+    set_profile, before = sys.setprofile, sys.getprofile()
+    monkeypatch.setattr(sys, "setprofile", then_stop(set_profile))
+    set_profile(see)
+    try:
+        with pytest.raises(Stop), limits.unseen():
+            pass
+        assert sys.getprofile() is see
+    finally:
+        set_profile(before)
+    monkeypatch.setattr(printing, "set_printoptions", then_stop(printing.set_printoptions))
+    with pytest.raises(Stop), printing.printoptions(precision=1):
+        pass
+    assert printing.options.precision != 1
 
 
 def test_a_draw_while_its_thread_holds_the_lock():

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 COUNTED = """
-import copy, io, os, sys
+import copy, io, os, pickle, sys
 import jax, numpy as np, xgrad
 from xgrad import nn
 import xgrad.nn.functional as F
@@ -146,7 +146,9 @@ run(step, mode)
 weight = model[1].weight
 saved = io.BytesIO()
 xgrad.save(optimizer.state_dict(), saved)
-for places in (weight.device, {"cpu:0": weight.device}, lambda storage, place: weight.device):
+same = pickle.loads(pickle.dumps(weight.device))
+here = lambda storage, place: storage
+for places in (weight.device, {"cpu:0": weight.device}, lambda storage, place: weight.device, here, same):
     saved.seek(0)
     optimizer.load_state_dict(xgrad.load(saved, map_location=places))
     assert not optimizer.state[weight]["exp_avg"]._read().committed
@@ -159,6 +161,13 @@ with xgrad.device("cpu:1"):  # tensors that do not say otherwise are there
 with jax.default_device(jax.devices()[2]):
     assert xgrad.ones(2, device=weight.device).device == weight.device
 assert xgrad.ones(2, device="cpu:0")._read().committed
+os.write(file, b"|")
+assert not pickle.loads(pickle.dumps(weight))._read().committed
+assert xgrad.ones(2, device=pickle.loads(pickle.dumps(xgrad.device("cpu:0"))))._read().committed
+there = xgrad.device("cpu:1")
+for moved in (xgrad.ones(2, device=there), xgrad.ones(4, device=there)[:2], nn.Parameter(xgrad.ones(2).to(there))):
+    again = pickle.loads(pickle.dumps(moved))
+    assert again.device == there and again.tolist() == [1, 1] and again._read().committed
 """
 
 

@@ -1,8 +1,11 @@
 """xgrad's own objects, registries and switches count as the user's own: what the trace read of them is compared."""
 
 import builtins
+import collections
 import copy
 import pickle
+import sys
+import types
 
 import pytest
 
@@ -150,3 +153,92 @@ def test_the_first_copy_of_a_class_is_no_change_of_it(copied):
     assert step(xgrad.ones(())).item() == 2
     kept.k = 3.0
     assert step(xgrad.ones(())).item() == 3
+
+
+def _different(function, change):
+    """Compare a compiled function with the eager one before and after a change, which must show."""
+    compiled, x = xgrad.compile(function), xgrad.ones(2)
+    before = function(x).tolist()
+    assert compiled(x).tolist() == compiled(x).tolist() == before
+    change()
+    assert function(x).tolist() != before
+    assert compiled(x).tolist() == function(x).tolist()
+
+
+@pytest.mark.parametrize("name", ["xgrad.settings", "xgrad.nn.modules.linear", "xgrad.optim", "jax.numpy", "numpy.my"])
+def test_a_class_of_the_users_under_a_librarys_name(name):
+    class Settings:
+        __module__ = name
+        rate = 2.0
+
+        def __init__(self):
+            self.scale = 2.0
+
+        def times(self, x):
+            return x * self.scale
+
+    class Bare:
+        __module__ = name
+        rate = 2.0
+
+    made, bare = Settings(), Bare()
+    _different(lambda x: made.times(x), lambda: setattr(made, "scale", 3.0))
+    _different(lambda x: x * made.rate, lambda: setattr(Settings, "rate", 3.0))
+    _different(lambda x: x * Bare.rate, lambda: setattr(Bare, "rate", 3.0))
+    _different(lambda x: x * bare.rate, lambda: setattr(Bare, "rate", 4.0))
+    _different(lambda x: made.times(x), lambda: setattr(Settings, "times", lambda self, x: x * 7))
+
+
+@pytest.mark.parametrize("name", ["xgrad.extras", "xgrad.nn.extras", "xgradient", "xgrad_extras", "flax.extras"])
+def test_a_module_of_the_users_under_a_librarys_name(name, monkeypatch, tmp_path):
+    module = types.ModuleType(name)
+    module.__file__ = str(tmp_path / "extras.py")
+    monkeypatch.setitem(sys.modules, name, module)
+    code = "RATE = 2.0\ndef scaled(x):\n    return x * RATE\nclass Scale:\n    by = lambda self, x: x * RATE\n"
+    exec(compile(code, module.__file__, "exec"), vars(module))
+    _different(lambda x: module.scaled(x), lambda: setattr(module, "RATE", 3.0))
+    _different(lambda x: x * module.RATE, lambda: setattr(module, "RATE", 4.0))
+    _different(lambda x: module.Scale().by(x), lambda: setattr(module, "RATE", 5.0))
+
+
+@pytest.mark.parametrize("base", [list, dict, set, collections.deque, collections.OrderedDict, tuple])
+def test_the_first_attribute_of_a_containers_subclass(base):
+    class Container(base):
+        scale = 2.0
+
+        def times(self, x):
+            return x * self.scale
+
+    made, other = Container(), Container()
+    _different(lambda x: made.times(x), lambda: setattr(made, "scale", 3.0))
+    _different(lambda x: x * getattr(other, "scale"), lambda: setattr(other, "scale", 3.0))  # noqa: B009
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_group_of_an_optimizer_of_a_class_of_its_own(reads):
+    class Group(dict):
+        boost = 1.0
+
+        if reads:
+
+            def __getitem__(self, name):
+                return dict.__getitem__(self, name) * (self.boost if name == "lr" else 1)
+
+    def run(wrap):
+        w = xgrad.nn.Parameter(xgrad.ones(2))
+        optimizer = xgrad.optim.SGD([w], lr=1.0)
+        group = optimizer.param_groups[0] = Group(optimizer.param_groups[0])
+
+        def step(x):
+            optimizer.zero_grad()
+            (w * x * (1 if reads else group.boost)).sum().backward()
+            optimizer.step()
+            return w.detach().clone()
+
+        step, found = wrap(step), []
+        for boost in (1.0, 1.0, 5.0, 7.0):
+            group.boost = boost
+            found.append(step(xgrad.ones(2)).tolist())
+        return found
+
+    assert run(xgrad.compile) == run(lambda step: step)

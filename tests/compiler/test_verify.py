@@ -300,6 +300,25 @@ def test_writes_happen_once():
     assert x.tolist() == [2.0, 3.0, 4.0]
 
 
+@pytest.mark.parametrize("module", ["logging_utils", "numpyro", "jaxtyping", "mine"])
+def test_a_log_is_written_once(module):
+    class Log:
+        __module__ = module
+
+        def __init__(self):
+            self.lines = []
+
+    log = Log()
+
+    @xgrad.compile(verify=True)
+    def step(x):
+        log.lines.append("called")
+        return x * 2
+
+    step(xgrad.ones(2))
+    assert log.lines == ["called"]
+
+
 def test_views_whose_history_a_write_has_changed():
     """Eagerly a view's history is made anew when it is asked for, and one of `split`'s may have none any more."""
 

@@ -308,6 +308,16 @@ def test_a_compiled_function_returns_a_packed_sequence_whose_sizes_it_computed()
     assert packed.batch_sizes.tolist() == [3, 2]
 
 
+def test_a_size_of_a_packed_sequence_is_read_in_a_compiled_function():
+    step = xgrad.compile(lambda packed: packed.data * int(packed.batch_sizes[0]) * packed.batch_sizes[1:].tolist()[-1])
+    for sizes in ([2, 1], [3, 3]):
+        packed = xgrad.nn.utils.rnn.PackedSequence(xgrad.ones(sum(sizes), 2), xgrad.tensor(sizes))
+        assert (step(packed) == sizes[0] * sizes[1]).all()
+    outside = xgrad.tensor([2, 1])
+    with pytest.raises(xgrad.errors.TracedValueError):
+        xgrad.compile(lambda x: x * int(outside[0]))(xgrad.ones(2))
+
+
 def test_sequences_are_packed_and_padded_in_a_compiled_function():
     m = layer(xgrad, "GRU")
     of = importlib.import_module("xgrad.nn.utils.rnn")

@@ -330,6 +330,35 @@ def test_slope_of_zeta_where_its_value_is_infinite():
     assert tangent.item() == pytest.approx(1 - np.pi**2 / 6)
 
 
+def test_zeta_at_infinity():
+    """PyTorch has NaN for most of them."""
+    inf = np.inf
+    x, q = xgrad.tensor([inf, inf, 2.0, inf, 1e10]), xgrad.tensor([2.0, inf, inf, -1.5, -1.5], requires_grad=True)
+    value = xgrad.special.zeta(x, q)
+    assert value.tolist() == [0, 0, 0, inf, inf]
+    value[:3].sum().backward()
+    assert q.grad.tolist()[:3] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lgamma_to_some_roundings(dtype):
+    x = np.concatenate([np.linspace(0.01, 0.49, 40), np.linspace(2.5, 9, 60)]).astype(dtype)
+    ours = xgrad.lgamma(xgrad.tensor(x)).numpy()
+    np.testing.assert_allclose(ours, torch.lgamma(torch.tensor(x)).numpy(), rtol=6 * np.finfo(dtype).eps)
+
+
+def test_log1p_of_doubles():
+    x = np.linspace(-0.6, 0.5, 200)
+
+    def values(T):
+        at = T.tensor(x, requires_grad=True)
+        found = [T.log1p(at), T.special.xlog1py(T.ones(200, dtype=T.float64), at), T._foreach_log1p([at])[0]]
+        return [*found, *T.autograd.grad(found[0].sum(), at)]
+
+    for ours, theirs in zip(values(xgrad), values(torch), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=6 * np.finfo(float).eps)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lgamma_around_its_zeros(dtype):
     step = np.float32(2**-10) ** np.arange(1, 3, dtype=np.float32)

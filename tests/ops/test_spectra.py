@@ -22,6 +22,33 @@ def test_determinants_whose_products_overflow():
     assert found == [pytest.approx(1e20), 0, -np.inf]
 
 
+@pytest.mark.parametrize(("size", "scale"), [(4, 1e10), (4, 1e12), (4, 1e-10), (5, 1e9), (5, 1e10)])
+def test_slopes_of_determinants_out_of_range(size, scale):
+    at = xgrad.tensor(np.eye(size, dtype=np.float32) * np.float32(scale), requires_grad=True)
+    xgrad.linalg.det(at).backward()
+    with np.errstate(over="ignore"):
+        expected = np.float32(scale ** (size - 1))
+    np.testing.assert_allclose(np.diag(at.grad.numpy()), np.full(size, expected), rtol=1e-5)
+
+
+def test_logarithms_of_determinants_out_of_range():
+    matrices = [
+        [[1e30, 0], [0, 1e30]], [[1e-30, 0], [0, 1e-30]], [[1e25, 2e25], [3e25, -1e25]], [[0, 1e25], [1e25, 0]],
+        [[3e-23, 1e-23], [1e-23, 2e-23]], [[2, 1], [1, 3]],
+    ]  # fmt: skip
+
+    def found(T):
+        at = T.tensor(matrices, requires_grad=True)
+        sign, value = T.linalg.slogdet(at)
+        value.sum().backward()
+        return [sign, value, at.grad, T.logdet(at)]
+
+    for ours, theirs in zip(found(xgrad), found(torch), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-38)
+    sign, value = xgrad.linalg.slogdet(xgrad.full((2, 2), 1e30))
+    assert (sign.item(), value.item()) == (0, -np.inf)
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("x", EQUAL.values(), ids=EQUAL)
 def test_gradients_of_equal_and_zero_values_alone(x):

@@ -143,7 +143,10 @@ class device(Immutable):
     def __reduce__(self) -> Any:
         if self._several or self.traced or self._process is not None:
             raise TypeError(f"cannot pickle {self!r}: its devices belong to this process")
-        return device, (self.type, self._number)
+        return device, (self.type, self._number), self.chosen
+
+    def __setstate__(self, chosen: bool) -> None:
+        fixed(self, "chosen", chosen)
 
     def __enter__(self) -> "device":
         before = {"place": state.place, "places": state.places}

@@ -126,8 +126,8 @@ def unseen() -> Iterator[None]:
     if see is None:
         yield
         return
-    sys.setprofile(None)
     try:
+        sys.setprofile(None)
         yield
     finally:
         sys.setprofile(see)

@@ -22,6 +22,7 @@ from ..tensor import Tensor
 from ..views.storage import Storage, Tracer
 from .guards.code import names_in
 from .guards.guard import MISSING
+from .guards.kinds import may_change
 from .overlay import Inline, Overlay, Reached
 
 _LIMIT = 20_000  # values that are searched
@@ -138,10 +139,10 @@ class Keeping:
             yield f"{name}.args", value.args
             yield f"{name}.keywords", value.keywords
         elif isinstance(value, type):
-            if not _of_library(value):
+            if may_change(value):
                 for key, item in self._keep(value.__qualname__, value, *_of_class(value)).items():
                     yield f"{value.__qualname__}.{key}", item
-        elif type(value).__module__.startswith(_INTERNAL):
+        elif f"{type(value).__module__}.".startswith(_INTERNAL):
             if hasattr(value, "_function"):  # a compiled function
                 yield name, value._function
         else:
@@ -162,7 +163,7 @@ class Keeping:
             for key, item in self._keep(name, value, *_of_dict(attributes)).items():
                 yield f"{name}.{key}", item
         slots = _slots(type(value))
-        if slots and not _of_library(type(value)):
+        if slots and may_change(type(value)):
             for key, item in self._keep(name, value, *_of_slots(value, slots)).items():
                 yield f"{name}.{key}", item
         yield "", type(value)
@@ -171,13 +172,9 @@ class Keeping:
 _PLAIN = (int, float, complex, str, bytes, type(None), types.ModuleType, types.BuiltinFunctionType, jax.Array)
 # Objects of these modules do not count, or restore themselves.
 _INTERNAL = (
-    "xgrad.compiler", "xgrad.engine", "xgrad.ops", "xgrad.views", "xgrad.random", "jax", "numpy", "threading",
-    "_thread", "logging",
+    "xgrad.compiler.", "xgrad.engine.", "xgrad.ops.", "xgrad.views.", "xgrad.random.", "jax.", "jaxlib.", "numpy.",
+    "threading.", "_thread.", "logging.",
 )  # fmt: skip
-
-
-def _of_library(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in ("xgrad", "jax", "jaxlib", "numpy", "builtins")
 
 
 def _slots(kind: type) -> list[str]:

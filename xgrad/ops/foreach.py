@@ -23,12 +23,13 @@ from ..dispatch.tables import FUNCTIONS, METHODS
 from ..execution.programs.programs import Program, jit_checked
 from ..execution.runner import runner
 from ..tensor import Tensor, from_array
+from .pointwise.ends import log1p
 
 # The formulas over arrays of one floating-point dtype, and numbers.
 UNARY: dict[str, Callable[..., Any]] = {
     "abs": jnp.abs, "acos": jnp.arccos, "asin": jnp.arcsin, "atan": jnp.arctan, "ceil": jnp.ceil, "cos": jnp.cos,
     "cosh": jnp.cosh, "erf": lax.erf, "exp": jnp.exp, "expm1": jnp.expm1, "floor": jnp.floor, "log": jnp.log,
-    "log10": jnp.log10, "log1p": jnp.log1p, "log2": jnp.log2, "neg": jnp.negative, "reciprocal": lambda a: 1 / a,
+    "log10": jnp.log10, "log1p": log1p, "log2": jnp.log2, "neg": jnp.negative, "reciprocal": lambda a: 1 / a,
     "round": jnp.round, "rsqrt": lax.rsqrt, "sigmoid": lambda a: lax.logistic(a), "sign": jnp.sign, "sin": jnp.sin,
     "sinh": jnp.sinh, "sqrt": jnp.sqrt, "tan": jnp.tan, "tanh": jnp.tanh, "trunc": jnp.trunc, "zero": jnp.zeros_like,
 }  # fmt: skip

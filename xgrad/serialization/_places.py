@@ -64,7 +64,7 @@ class Places:
         answer = given(storage, saved or "cpu")
         if answer is None:
             return _as_saved(saved)
-        return _asked("cpu" if answer is storage else answer)
+        return _asked(device._made(placement_of("cpu"), False, chosen=False) if answer is storage else answer)
 
 
 def _is_function(given: Any) -> bool:

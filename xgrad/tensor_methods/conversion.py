@@ -34,6 +34,10 @@ def jax_array(self: Tensor) -> Any:
 
 def _concrete(self: Tensor, what: str) -> Any:
     array = self._export(what)
+    root = None if self._storage is None else self._storage.array
+    if isinstance(array, Tracer) and isinstance(root, jax.Array) and not isinstance(root, Tracer):
+        with jax.ensure_compile_time_eval():  # a view of a constant: the trace has only its replay
+            array = self._chain.replay(root)
     if isinstance(array, Tracer):
         raise value_needed(
             array,

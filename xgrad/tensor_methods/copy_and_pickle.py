@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.declared import registered
-from ..base.devices import require_here
+from ..base.declared import AbsentDevice, registered
+from ..base.devices import device, device_of, placement_of, require_here
 from ..config import state
 from ..engine.hooks import hooks_of
 from ..execution.pending import declared_of
@@ -139,16 +139,21 @@ class _Array:
         host = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)
         data = pickle.PickleBuffer(host.data) if protocol >= 5 else host.tobytes()
         rebuilt = data, tuple(array.shape), array.dtype.name
-        where = declared_of(array)
-        return (_rebuild_array, rebuilt) if where is None else (_rebuild_declared, (*rebuilt, where.name))
+        declared = declared_of(array)
+        if declared is not None:
+            return _rebuild_declared, (*rebuilt, declared.name)
+        where = device_of(array)
+        return _rebuild_array, (*rebuilt, where) if where.chosen and not where._several else rebuilt
 
 
 def _reduce_storage(self: Storage, protocol: Any) -> tuple:
     return _rebuild_storage, (_Array(self.array),)
 
 
-def _rebuild_array(data: Any, shape: tuple, dtype: str) -> np.ndarray:
-    return np.frombuffer(data, np.uint8).view(getattr(dtypes, dtype)).reshape(shape)
+def _rebuild_array(data: Any, shape: tuple, dtype: str, where: device | None = None) -> Any:
+    array = np.frombuffer(data, np.uint8).view(getattr(dtypes, dtype)).reshape(shape)
+    here = where is not None and where.placement.__class__ is not AbsentDevice  # else on the default device
+    return transferred(np.array(array), placement_of(where)) if here else array
 
 
 def _rebuild_declared(data: Any, shape: tuple, dtype: str, name: str) -> Any:
@@ -167,7 +172,7 @@ def _rebuild_storage(array: np.ndarray) -> Storage:
 
 def _own(array: np.ndarray) -> Any:
     """Copy a loaded array to the default device; without a copy device_put might share its memory."""
-    return array if declared_of(array) is not None else from_foreign(np.array(array))._array
+    return from_foreign(np.array(array))._array if array.__class__ is np.ndarray else array
 
 
 def _rebuild_tensor(cls: type, place: Any, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:

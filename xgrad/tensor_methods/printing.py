@@ -70,8 +70,8 @@ def printoptions(**given: Any) -> Iterator[None]:
     """Within the block tensors print with these options of `set_printoptions`."""
     global options
     before = options
-    set_printoptions(**given)
     try:
+        set_printoptions(**given)
         yield
     finally:
         options = before

@@ -165,7 +165,7 @@ class Surroundings(Noted):
         rest = None
         if isinstance(found, OfFunction):
             rest = self._function_attributes(value, (*path, REST))
-        elif not whole and (slots_of(type(value)) or dict_of(value)):  # a dict subclass with attributes
+        elif not whole and (slots_of(type(value)) or dict_of(value) or _may_get_attributes(value)):
             rest = OfObject(value, (*path, REST), self._of(value), self._names)
         if rest is not None:
             found.rest = rest
@@ -255,7 +255,7 @@ class Surroundings(Noted):
                 self._owned.add(id(value))
             fixed = issubclass(kind, (type, types.ModuleType))
             named = fixed or itself or not issubclass(kind, ITEMS)
-            if named or dict_of(value):
+            if named or dict_of(value) or _may_get_attributes(value):
                 self._used.setdefault(id(value), set()).update(names)
                 if wholly and not fixed:
                     self._wholly.add(id(value))
@@ -272,7 +272,7 @@ class Surroundings(Noted):
 
     def _note_function(self, value: Any, names: frozenset[str], wholly: bool) -> list[tuple[Any, bool, bool]]:
         """Store a function that code sees; return its attributes that must be stored too."""
-        if is_ours(value.__globals__.get("__name__")):
+        if is_ours(value.__globals__):
             return []
         _, before = self._attributes.setdefault(id(value), (value, dict(vars(value))))
         self._used.setdefault(id(value), set()).update(names)
@@ -401,6 +401,11 @@ class Surroundings(Noted):
         """Restore the containers' content."""
         for container in (*self.changed(is_new), *self.containers):
             container.restore()
+
+
+def _may_get_attributes(value: Any) -> bool:
+    """Return True for an object whose class may have defaults of attributes that it lacks."""
+    return dict_of(value) is not None and may_change(type(value))
 
 
 def _is_skipped(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """Reads code objects, for xgrad.compile's guards: the names that the code uses, and the package that it belongs to."""
 
 import functools
+import os
 import sys
 import sysconfig
 import types
@@ -135,9 +136,34 @@ def _top(module: Any) -> str:
     return str(module).partition(".")[0]
 
 
-def is_ours(module: Any) -> bool:
-    """Return True if a module's name is xgrad's, JAX's, NumPy's or the name of a library on JAX."""
-    return _top(module) in _OURS
+@functools.lru_cache(maxsize=4096)
+def _stands_in(module: Any, file: Any) -> bool:
+    """Return True if the module's name is xgrad's, JAX's, NumPy's or a library's on JAX, and the file is in that."""
+    top = _top(module)
+    folders = getattr(sys.modules.get(top), "__path__", ()) if top in _OURS else ()
+    return str(file).startswith(tuple(f"{folder}{os.sep}" for folder in folders))
+
+
+def is_ours(names: dict[Any, Any]) -> bool:
+    """Return True if a module, known by its globals, is xgrad's, JAX's, NumPy's or a library's on JAX.
+
+    Its file decides, because code of a user's may bear any name; globals made for functions have only that.
+    """
+    module, file = names.get("__name__"), names.get("__file__")
+    return _top(module) in _OURS if file is None else _stands_in(module, file)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_our_class(kind: type[Any]) -> bool:
+    """Return True for a class of xgrad, JAX, NumPy or a library on JAX: it is in its module, or has code from there."""
+    found: Any = sys.modules.get(kind.__module__)
+    names = getattr(found, "__dict__", {})
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    if found is kind:
+        return is_ours(names)
+    files = (item.__code__.co_filename for item in vars(kind).values() if item.__class__ is types.FunctionType)
+    return any(_stands_in(kind.__module__, file) for file in files)
 
 
 def is_notebook(module: Any) -> bool:
@@ -148,7 +174,7 @@ def is_notebook(module: Any) -> bool:
 def is_library(names: dict[Any, Any]) -> bool:
     """Return True if a module, known by its globals, belongs to an installed library, or to xgrad itself."""
     module, file = names.get("__name__"), str(names.get("__file__") or "")
-    known = is_ours(module) or _top(module) == "builtins"
+    known = is_ours(names) or _top(module) == "builtins"
     return known or file.startswith(LIBRARIES) or any(part in file for part in _PACKAGES)
 
 
@@ -166,8 +192,8 @@ def kind_of(frame: Any) -> int:
     """
     module = str(frame.f_globals.get("__name__"))
     top = _top(module)
-    if module.startswith(STATEFUL):
-        return READING
-    if top in _OURS or top in _MACHINERY or top in _NOTEBOOK or top.startswith("namedtuple_"):
+    if is_ours(frame.f_globals):
+        return READING if module.startswith(STATEFUL) else IGNORED
+    if top in _MACHINERY or top in _NOTEBOOK or top.startswith("namedtuple_"):
         return IGNORED
     return STDLIB if top in _CALLED else LOOKED_AT

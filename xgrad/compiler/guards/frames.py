@@ -22,7 +22,7 @@ from inspect import CO_GENERATOR
 from typing import Any
 
 from .closure_guards import Surroundings
-from .code import DYNAMIC, IGNORED, LOOKED_AT, READING, STDLIB, kind_of, names_in
+from .code import DYNAMIC, IGNORED, LOOKED_AT, READING, STDLIB, is_ours, kind_of, names_in
 from .kinds import is_read
 from .names_used import NONE
 
@@ -142,7 +142,7 @@ class Frames:
         kind = self._kinds.get(file)
         if kind == IGNORED:
             return IGNORED
-        if str(frame.f_globals.get("__name__")).startswith("xgrad.") and not file.startswith(_PACKAGE):
+        if not file.startswith(_PACKAGE) and is_ours(frame.f_globals):
             return IGNORED
         if kind is None:
             kind = kind_of(frame)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...tensor import Tensor
 from ...views.storage import Tracer
-from .code import STATEFUL, is_library, is_ours
+from .code import STATEFUL, is_library, is_our_class
 from .containers import OfContext, OfDeque, OfMapping, OfSequence, OfSet, OfView, dict_of
 from .guard import EqualBytes
 
@@ -95,4 +95,4 @@ def is_read(kind: type[Any]) -> bool:
 
 def may_change(kind: type[Any]) -> bool:
     """Return True if guards look into the class: it is not implemented in C, and not xgrad's, JAX's or NumPy's."""
-    return not kind.__flags__ & IMMUTABLE and not is_ours(kind.__module__)
+    return not kind.__flags__ & IMMUTABLE and not is_our_class(kind)

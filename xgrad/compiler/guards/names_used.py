@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .code import globals_in, imports_in, is_library, is_notebook, is_ours, names_in, not_only_added_to
+from .code import globals_in, imports_in, is_library, is_notebook, is_our_class, is_ours, names_in, not_only_added_to
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guard import Container, Path
 from .hyperparameters import HyperparameterGuard, Hyperparameters, ReportedNumbers, signs
@@ -92,7 +92,7 @@ class Noted:
         if isinstance(value, types.MethodType):
             return OfMethod(value, path, before)
         if isinstance(value, types.ModuleType):
-            if is_ours(value.__name__) or is_ours(type(value).__module__):  # the modules of `as_torch()` too
+            if is_ours(vars(value)) or is_our_class(type(value)):  # the modules of `as_torch()` too
                 return None
             return OfFixed(value, path, self._names | self._used.get(id(value), NONE), before)
         if isinstance(value, type):
@@ -110,7 +110,7 @@ class Noted:
             texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
             self._names |= {name for text in texts for name in text.split(".")}
             return None
-        if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not bases_of_ours(kind)):
+        if isinstance(value, jax.Array) or (is_our_class(kind) and not bases_of_ours(kind)):
             return None
         return self._object_guard(value, path, before)
 
@@ -118,7 +118,8 @@ class Noted:
         """Add the groups of an optimizer whose numbers may be operands: before the trace, later it is too late."""
         told = getattr(optimizer, "__xgrad_numbers__", None) if self._finding else None
         for one in () if told is None else map(ReportedNumbers._make, told()):
-            if id(one.group) not in self.numbers and signs(one, one.group) is not None:
+            # Not of a dictionary's subclass, which may have code and attributes.
+            if type(one.group) is dict and id(one.group) not in self.numbers and signs(one, one.group) is not None:
                 self.numbers[id(one.group)] = Hyperparameters(one)
 
     def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
@@ -139,7 +140,7 @@ class Noted:
         code = value.__code__
         if before is not None and ("code of ", value.__name__) not in before:
             before = None  # its code had not run
-        if is_ours(value.__globals__.get("__name__", value.__module__)):  # `wraps` gives a user's function our module
+        if is_ours(value.__globals__):
             return OfWrapper(value, path, before) if has(value, "__wrapped__") else None
         if not is_library(value.__globals__):
             self._names |= names_in(code)

@@ -25,15 +25,37 @@ def _scaled(A: Any, found: Any) -> Any:
 
     What those rows leave is 0 if it may be rounding alone: a fused product and sum leaves some of equal rows.
     """
-    largest = jnp.max(jnp.abs(A), axis=-1, keepdims=True)
-    exponents = jnp.where(jnp.isfinite(largest), jnp.frexp(largest)[1], 1) - 1
-    one = jnp.ones_like(largest)
-    small = jnp.linalg.det(A / jnp.ldexp(one, exponents))
-    total = exponents.sum((-2, -1))
-    half = total // 2
-    large = small * jnp.ldexp(one[..., 0, 0], half) * jnp.ldexp(one[..., 0, 0], total - half)
+    exponents = _exponents(A)
+    small = jnp.linalg.det(_times_power(A, -exponents))
+    large = _times_power(small, exponents.sum((-2, -1)))
     rounding = jnp.abs(small) <= 8 * jnp.finfo(small.dtype).eps
     return jnp.where(jnp.isfinite(found), found, jnp.where(rounding, 0, large))
+
+
+def _exponents(A: Any) -> Any:
+    """The exponents of the powers of 2 by which rows are divided so that they are near 1, in the shape (..., n, 1)."""
+    largest = jnp.max(jnp.abs(jax.lax.stop_gradient(A)), axis=-1, keepdims=True)
+    return jnp.where(jnp.isfinite(largest), jnp.frexp(largest)[1], 1) - 1
+
+
+def _times_power(x: Any, exponents: Any) -> Any:
+    """x times a power of 2, in two steps: the power itself may be out of range."""
+    half, one = exponents // 2, jnp.ones((), jnp.finfo(x.dtype).dtype)
+    return x * jnp.ldexp(one, half) * jnp.ldexp(one, exponents - half)
+
+
+def log_determinant(A: Any) -> tuple[Any, Any]:
+    """The sign and the logarithm of the absolute value, in range where the product that jax has of two rows is not."""
+    if A.shape[-1] != 2:
+        return jnp.linalg.slogdet(A)
+    plain = jnp.linalg.slogdet(jax.lax.stop_gradient(A))[1]
+    usual = (jnp.abs(plain) < -0.9 * jnp.log(jnp.finfo(A.dtype).tiny))[..., None, None]
+    exponents = jnp.where(usual, 0, _exponents(A))
+    B = _times_power(A, -exponents)
+    left = jnp.abs(jnp.linalg.det(jax.lax.stop_gradient(B)))[..., None, None]
+    rounding = ~usual & (left <= 8 * jnp.finfo(left.dtype).eps) & (left != 0)
+    sign, small = jnp.linalg.slogdet(B * jnp.where(rounding, jnp.asarray([[1], [0]], B.dtype), 1))
+    return sign, small + exponents.sum((-2, -1)) * jnp.log(jnp.asarray(2, small.dtype))
 
 
 @determinant.defjvp
@@ -41,6 +63,11 @@ def _tangent(primals: Any, tangents: Any) -> Any:
     A, dA = *primals, *tangents
     if A.shape[-1] <= 3:
         return determinant(A), jnp.sum(_cofactors(A) * dA, axis=(-2, -1))
+    found = determinant(A)
+    usual = jnp.isfinite(found) & (jnp.abs(found) > jnp.finfo(A.dtype).tiny)
+    exponents = jnp.where(usual[..., None, None], 0, _exponents(A))  # rows near 1 keep cofactors in range
+    others = exponents.sum((-2, -1), keepdims=True) - exponents
+    A, dA = _times_power(A, -exponents), _times_power(dA, others)
     pivots = jnp.diagonal(jax.lax.linalg.lu(jax.lax.stop_gradient(A))[0], axis1=-2, axis2=-1)
     singular = jnp.any(pivots == 0, axis=-1)
 
@@ -48,7 +75,7 @@ def _tangent(primals: Any, tangents: Any) -> Any:
         found = jnp.linalg.det(jnp.where(singular[..., None, None], _reflected(A), A))
         return jnp.where(singular, -found, found)
 
-    return determinant(A), jax.jvp(turned, (A,), (dA,))[1]
+    return found, jax.jvp(turned, (A,), (dA,))[1]
 
 
 def _cofactors(A: Any) -> Any:

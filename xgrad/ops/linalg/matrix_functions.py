@@ -33,7 +33,7 @@ from .checks import (
     require_same,
 )
 from .cholesky import cholesky
-from .determinant import determinant
+from .determinant import determinant, log_determinant
 from .householder import qr
 from .singular import pinv, svd, svdvals
 
@@ -59,15 +59,14 @@ def det(A):
 def slogdet(A):
     """The named tuple (sign, logabsdet) of the determinants of square matrices."""
     require_matrices(A, "linalg.slogdet")
-    sign, logabsdet = jnp.linalg.slogdet(A)
-    return sign, logabsdet
+    return (*log_determinant(A),)
 
 
 @operator(samples=_SQUARE)
 def logdet(self):
     """The logarithms of the determinants of square matrices; NaN where one is negative."""
     require_matrices(self, "logdet")
-    sign, logabsdet = jnp.linalg.slogdet(self)
+    sign, logabsdet = log_determinant(self)
     return jnp.log(sign) + logabsdet if jnp.iscomplexobj(self) else jnp.where(sign < 0, jnp.nan, logabsdet)
 
 

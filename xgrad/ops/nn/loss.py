@@ -31,7 +31,7 @@ from ...dispatch.promotion import (
 )
 from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
 from ..index.index_checks import on_host
-from ..pointwise.ends import logits_loss, quotient
+from ..pointwise.ends import log1p, logits_loss, quotient
 from ..reduce.norms import magnitude
 
 functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -184,7 +184,7 @@ def kl_div(self, target, *, size_average=None, reduce=None, reduction="mean", lo
 
 def _bounded_logs(x: Any) -> tuple[Any, Any]:
     # PyTorch bounds the logarithms: a wrong probability of 0 or 1 costs 100, not infinity.
-    return jnp.maximum(jnp.log(x), -100), jnp.maximum(jnp.log1p(-x), -100)
+    return jnp.maximum(jnp.log(x), -100), jnp.maximum(log1p(-x), -100)
 
 
 @jax.custom_jvp

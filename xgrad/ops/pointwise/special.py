@@ -20,7 +20,7 @@ from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..reduce import reduction as reduction  # declares logsumexp
-from .ends import quotient, with_slope
+from .ends import log1p, quotient, with_slope
 from .unary import i1, i1_slope, refuse_complex, series, sine_over, unary
 
 
@@ -80,7 +80,7 @@ def xlog1py(self, other):
     self, other = promote_float(self, other)
     refuse_complex(self, "xlog1py")
     none = (self == 0) & ((other <= -1) | jnp.isposinf(other))
-    return jnp.where(none, 0, self * jnp.log1p(jnp.where(none, 0, other)))
+    return jnp.where(none, 0, self * log1p(jnp.where(none, 0, other)))
 
 
 xlog1py.derivative(
@@ -119,20 +119,22 @@ def _zeta(x: Any, q: Any) -> Any:
     found = jnp.where(negative, jnp.where(whole, summed, jnp.nan), found)
     # The corners in the order of Cephes, which PyTorch follows.
     found = jnp.where((q <= 0) & (q == jnp.floor(q)), jnp.inf, found)
-    # jax's terms leave the range where the first one alone is left: x is large, or q near 0.
-    found = jnp.where(jnp.isnan(found) & (x > 1) & (q > 0), jnp.where(q > 0, q, 1) ** -x, found)
+    # jax's terms leave the range where the largest one alone is left: x is large, or q near 0.
+    alone = jnp.isnan(found) & (x > 1) & ((q > 0) | (negative & whole))
+    found = jnp.where(alone, jnp.where(alone, jnp.where(q > 0, q, q - jnp.round(q)), 1) ** -x, found)
     return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
 
 
 def _zeta_tangent(primals: tuple, tangents: tuple) -> Any:
     """Symbolic zeros, because the derivative by x at 1 is infinite, and that by q is not."""
     (x, q), (dx, dq) = primals, tangents
-    parts = []
+    value, parts = _zeta(x, q), []
     if not isinstance(dx, SymbolicZero):
-        parts.append(jax.jvp(lambda x: _zeta.fun(x, q), (x,), (dx,))[1])
+        parts.append((jax.jvp(lambda x: _zeta.fun(x, q), (x,), (jnp.ones_like(x),))[1], dx))
     if not isinstance(dq, SymbolicZero):
-        parts.append(-x * _zeta(x + 1, q) * dq)
-    return _zeta(x, q), sum(parts)
+        parts.append((-x * _zeta(x + 1, q), dq))
+    ends = (value == 0) & (jnp.isinf(x) | jnp.isinf(q))  # one factor of a slope is infinite, another one 0
+    return value, sum(jnp.where(ends, 0, slope) * d for slope, d in parts)
 
 
 _zeta.defjvp(_zeta_tangent, symbolic_zeros=True)
