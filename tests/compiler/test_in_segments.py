@@ -132,6 +132,20 @@ def test_a_model_whose_backward_is_outside(smaller):
         np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-3, atol=1e-5)
 
 
+def test_a_backward_outside_in_a_trace(smaller):
+    model, x = deep(12), batch().requires_grad_()
+    y = xgrad.compile(model)(x)
+
+    def backward(grad):
+        return xgrad.autograd.grad(y, x, xgrad.as_tensor(grad), retain_graph=True)[0]._read()
+
+    grad = jnp.sin(jnp.arange(32.0)).reshape(4, 8)
+    expected = backward(grad)
+    np.testing.assert_allclose(jax.jit(backward)(grad), expected, rtol=1e-3, atol=1e-5)
+    both = jax.vmap(backward)(jnp.stack([grad, 2 * grad]))
+    np.testing.assert_allclose(both, [expected, 2 * expected], rtol=1e-3, atol=1e-5)
+
+
 def test_the_whole_program_can_be_looked_at(smaller):
     function, x = compiled(deep(12)), batch()
     function(x)

@@ -78,7 +78,8 @@ class Entry:
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
-        self._segments: InSegments | None = None  # the executable, if it is in parts
+        self._segments: InSegments | None = None  # the executable, if it is in parts;
+        self._whole: Any = None  # then this is compiled to be looked at
         self._may_be_cut = options is None and not self.on_mesh and not self._calls_back
         self._instead: Any = None  # a function of the operands that runs in the program's place
         self._constants: list | None = None  # on a mesh: operands behind the inputs, on its devices
@@ -272,6 +273,7 @@ class Entry:
         """Note that from now on JAX runs the program without going through Python."""
         self._ran = True
         if self._segments is not None:
+            self._segments.note_run(operands)
             self._need = self._segments.besides()
 
     def renew(self) -> None:
@@ -314,10 +316,9 @@ class Entry:
             executable = self._compile(operands)
         if self._constants is not None:
             operands[-len(self._constants) :] = self._constants
-        if self._segments is not None and self._commits:
-            return self.results.extend(self._segments.begin(operands))
-        if self.on_mesh and self._commits:
-            return self.results.extend(map(self.jitted, *zip(operands)))
+        if self._commits and (self._segments or self.on_mesh):
+            found = self._segments.begin(operands) if self._segments else map(self.jitted, *zip(operands))
+            return self.results.extend(found)
         return executable(*operands)
 
     def _lowered(self, operands: list) -> Any:
@@ -367,7 +368,9 @@ class Entry:
         with writing:
             given = self._operands(arrays, leaves)
             found = self._executable or self._compile(given)
-            return self._lowered(given).compile() if self._segments else found
+            if self._segments is not None:
+                found = self._whole = self._whole or self._lowered(given).compile()
+            return found
 
 
 class _Write(Transaction):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..base.dtypes import x64_enabled
-from ..base.jax_compat import NAME, jaxprs
+from ..base.jax_compat import NAME, Tracer, jaxprs
 from ..base.platforms import default_platform
 from ..execution.donation import besides
 from ..execution.fused import Fused
@@ -68,11 +68,16 @@ class InSegments:
         found = {code: place for place, code in enumerate([*(c for c in live if c not in {*at_end}), *at_end])}
         places = [found[code] for code in results]
         self._in_order: Any = itemgetter(*places) if places[1:] else itemgetter(slice(places[0], places[0] + 1))
+        self._compiled = False
         self._ran: set[Any] = set()
 
     def has_run(self, operands: list[Any]) -> bool:
         """Return True if it ran with operands on these devices: then no Python code of JAX's runs in its parts."""
         return _places(operands) in self._ran
+
+    def note_run(self, operands: list[Any]) -> None:
+        """Note that it has run with these operands."""
+        self._ran.add(_places(operands))
 
     def besides(self) -> int:
         """Return the bytes that the last parts need besides their operands."""
@@ -85,11 +90,11 @@ class InSegments:
 
         Returns an iterator that runs these and gives the results, in C: no interrupt can lose them.
         """
-        places = _places(operands)
-        if not places and not self._ran:
-            self._segments.compile()
+        if not self._compiled and not any(isinstance(x, Tracer) for x in operands):
+            if not _places(operands):
+                self._segments.compile()
+            self._compiled = True
         before, calls = self._segments.run(operands, self._live)
-        self._ran.add(places)
         return map(self._in_order, map(list, [chain.from_iterable(chain((before,), starmap(call, calls)))]))
 
     def __call__(self, *operands: Any) -> Sequence[Any]:
