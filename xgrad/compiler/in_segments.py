@@ -64,8 +64,8 @@ class InSegments:
 
     def __init__(self, segments: Segments, live: tuple[int, ...], results: list[int]) -> None:
         self._segments, self._live = segments, live
-        at_end = [code for part in segments.parts[segments.last :] for code in part.outputs]
-        found = {code: place for place, code in enumerate([*(c for c in live if c not in {*at_end}), *at_end])}
+        last = {code: None for part in segments.parts[segments.last :] for code in part.outputs}
+        found = {code: place for place, code in enumerate([*(c for c in live if c not in last), *last])}
         places = [found[code] for code in results]
         self._in_order: Any = itemgetter(*places) if places[1:] else itemgetter(slice(places[0], places[0] + 1))
         self._compiled = False
