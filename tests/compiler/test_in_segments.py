@@ -10,10 +10,11 @@ import pytest
 
 import xgrad
 import xgrad.nn.functional as F
-from xgrad import nn
 from xgrad.compiler import in_segments
 from xgrad.errors import LostValueError
 from xgrad.execution import segments
+
+from ..deep import deep, fail
 
 
 @pytest.fixture
@@ -23,13 +24,6 @@ def smaller(monkeypatch):
     monkeypatch.setattr(in_segments, "MIN_SAVED_ENTRIES", 8)
     monkeypatch.setattr(in_segments, "OPERATIONS", 1)
     monkeypatch.setattr(in_segments, "SAVED", 1)
-
-
-def deep(count, dtype=xgrad.float32, width=8):
-    xgrad.manual_seed(0)
-    return nn.Sequential(
-        *[nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.LayerNorm(width)) for _ in range(count)]
-    ).to(dtype)
 
 
 def stepping(model, optimizer):
@@ -64,7 +58,7 @@ OPTIMIZERS = [(xgrad.optim.AdamW, {}), (xgrad.optim.SGD, {"momentum": 0.9})]
 @pytest.mark.parametrize(("make", "options"), OPTIMIZERS, ids=["AdamW", "SGD"])
 @pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.float64, xgrad.bfloat16, xgrad.float16])
 def test_a_step_gives_what_it_gives_eagerly(smaller, make, options, dtype):
-    model, same, x = deep(12, dtype), deep(12, dtype), batch(dtype)
+    model, same, x = deep(12).to(dtype), deep(12).to(dtype), batch(dtype)
     eager, function = stepping(same, make(same.parameters(), lr=0.01, **options)), compiled(model, make, **options)
     tolerance = {xgrad.float64: 1e-9, xgrad.float32: 2e-4}.get(dtype, 0.05)
     for _ in range(3):
@@ -200,23 +194,10 @@ def test_operands_on_a_device_that_somebody_has_chosen(smaller):
         assert function(x).item() == pytest.approx(eager(x).item(), rel=1e-3)
 
 
-def fail(monkeypatch, number, error, function, x):
+def call_failing(monkeypatch, number, error, function, x):
     """Call a function whose run of parts fails: before the last parts, or in one of these."""
-    run = segments.Segments.run
-
-    def raises(*operands):
-        raise error
-
-    def failing(self, values, live):
-        before, calls = run(self, values, live)
-        if number is None:
-            raise error
-        assert len(calls) > number + 1
-        calls[number] = (raises, *calls[number][1:])
-        return before, calls
-
     with monkeypatch.context() as patch:
-        patch.setattr(segments.Segments, "run", failing)
+        fail(patch, number, error)
         function(x)
 
 
@@ -229,7 +210,7 @@ def test_a_failure_before_the_last_parts_changes_nothing(smaller, monkeypatch, r
         function(x)
     twin = copy.deepcopy(model)
     with pytest.raises(type(error)):
-        fail(monkeypatch, None, error, function, x)
+        call_failing(monkeypatch, None, error, function, x)
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
         assert a.tolist() == b.tolist()
     assert np.isfinite([function(x).item() for _ in range(2)]).all()
@@ -239,7 +220,7 @@ def test_a_failure_in_the_first_run_of_the_last_parts_loses_nothing(smaller, mon
     model, x = deep(24), batch()
     function, twin = compiled(model), copy.deepcopy(model)
     with pytest.raises(RuntimeError, match="a failure"):
-        fail(monkeypatch, 1, RuntimeError("a failure"), function, x)
+        call_failing(monkeypatch, 1, RuntimeError("a failure"), function, x)
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
         assert a.tolist() == b.tolist()
     assert np.isfinite(function(x).item())
@@ -250,7 +231,7 @@ def test_a_failure_in_the_last_parts_names_what_is_lost(smaller, monkeypatch):
     for _ in range(2):
         function(x)
     with pytest.raises(LostValueError, match="are lost"):
-        fail(monkeypatch, 1, RuntimeError("a failure"), function, x)
+        call_failing(monkeypatch, 1, RuntimeError("a failure"), function, x)
 
 
 def test_the_parts_free_what_no_other_part_uses(smaller):

@@ -8,9 +8,10 @@ import pytest
 
 import xgrad
 import xgrad.nn.functional as F
-from xgrad import nn
 from xgrad.execution import segments
 from xgrad.execution.fused import programs
+
+from ..deep import deep, fail
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +19,6 @@ def smaller(monkeypatch):
     """Cut programs that are as small as tests are."""
     monkeypatch.setattr(segments, "MIN_SAVED_ENTRIES", 8)
     monkeypatch.setattr(segments, "BYTES", 1)
-
-
-def deep(count, width=8):
-    xgrad.manual_seed(0)
-    return nn.Sequential(
-        *[nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.LayerNorm(width)) for _ in range(count)]
-    )
 
 
 def train(model, steps, optimizer=xgrad.optim.AdamW):
@@ -134,24 +128,6 @@ def stepped(model):
     train(twin, 1)
     old, new = ([p.numpy(force=True).copy() for p in m.parameters()] for m in (model, twin))
     return old, new
-
-
-def fail(monkeypatch, number, error):
-    """Let the next program fail: before its last segments, or in one of these."""
-    run = segments.Segments.run
-
-    def raises(*operands):
-        raise error
-
-    def failing(self, values, live):
-        before, calls = run(self, values, live)
-        if number is None:
-            raise error
-        assert len(calls) > number + 1
-        calls[number] = (raises, *calls[number][1:])
-        return before, calls
-
-    monkeypatch.setattr(segments.Segments, "run", failing)
 
 
 def note(model):
