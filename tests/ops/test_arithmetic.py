@@ -218,6 +218,22 @@ def test_derivatives_beside_integers(name):
     agree(BESIDE_INTEGERS[name], np.array([0.5, 1.0, -1.5, 2.0]), np.array([1, 2, 3, 1]))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("other", [0.3, 1.1, -7, "one", "its own", "each"])
+def test_rounded_quotients_are_torchs(dtype, other):
+    """XLA would multiply by the reciprocal of one number: -153 / 0.3 would be -510.  Halves keep the number as it is."""
+    numbers = np.concatenate([np.linspace(-99, 99, 500), np.arange(-200.0, 200)])
+
+    def quotients(T):
+        x = T.tensor(numbers).to(getattr(T, dtype))
+        given = {"one": T.tensor([0.3], dtype=x.dtype), "its own": T.tensor(1.1, dtype=x.dtype), "each": x.flip(0)}
+        y = given.get(other, other)
+        found = T.div(x, y, rounding_mode="trunc"), T.div(x, y, rounding_mode="floor"), T.floor_divide(x, y), 7.3 // x
+        return T.stack(found).double().numpy()
+
+    np.testing.assert_array_equal(quotients(xgrad), quotients(torch))
+
+
 def test_rounded_quotients_have_a_gradient_of_zeros_and_floor_divide_has_none():
     agree(lambda T, x, y: T.div(x, y, rounding_mode="floor") + x * T.div(x, y, rounding_mode="trunc"), *np.eye(2) + 2)
     x = xgrad.ones(2, requires_grad=True)

@@ -242,7 +242,20 @@ def _floored(a: Any, b: Any) -> Any:
 
 
 def _truncated(a: Any, b: Any) -> Any:
-    return jnp.trunc(a / b) if a.dtype in dtypes.INEXACT else jax.lax.div(*jnp.broadcast_arrays(a, b))
+    return jnp.trunc(quotient(a, b)) if a.dtype in dtypes.INEXACT else jax.lax.div(*jnp.broadcast_arrays(a, b))
+
+
+def _rounded_quotient(compute: Any, a: Any, b: Any) -> Any:
+    """Compute a rounded quotient; of a half-precision array by one number in float32, with the number as it is.
+
+    (PyTorch: opmath_t in div_floor_kernel and div_trunc_kernel of BinaryOpsKernel.cpp.)
+    """
+    number = jnp.asarray(b)
+    a, b = promote_together(a, b)
+    require_real(a, "div")
+    if a.dtype in (dtypes.float16, dtypes.bfloat16) and jnp.size(number) == 1:
+        return compute(a.astype(jnp.float32), number.astype(jnp.float32)).astype(a.dtype)
+    return compute(a, b)
 
 
 def _rounded_div(self, other, *, rounding_mode):
@@ -250,10 +263,8 @@ def _rounded_div(self, other, *, rounding_mode):
         raise RuntimeError(
             f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}"
         )
-    self, other = promote_together(self, other)
-    require_real(self, "div")
     # Its tangent is 0, also where other is 0.
-    return jax.lax.stop_gradient((_floored if rounding_mode == "floor" else _truncated)(self, other))
+    return jax.lax.stop_gradient(_rounded_quotient(_floored if rounding_mode == "floor" else _truncated, self, other))
 
 
 _rounded = variant(
@@ -313,9 +324,7 @@ def floor_divide(self, other):
     Division of an integer by 0 is not an error, which only the values could show; its quotient and remainder are
     undefined.
     """
-    self, other = promote_together(self, other)
-    require_real(self, "floor_divide")
-    return _floored(self, other)
+    return _rounded_quotient(_floored, self, other)
 
 
 _REMAINDERS = tuple(  # between two jumps
