@@ -112,7 +112,7 @@ class _Writer:
             return ["size", *obj]
         if isinstance(obj, (np.dtype, dtype)) and obj.name in dtypes.__all__:
             return ["dtype", obj.name]
-        if kind is device:
+        if isinstance(obj, device):
             return ["device", str(obj), *([] if obj.chosen else [False])]
         if isinstance(obj, Tensor):
             return ["tensor", self._number(obj, path)]
