@@ -296,6 +296,30 @@ def test_the_cache_is_on_again_after_an_interrupt_and_after_blocks_that_cross():
     assert jax.config.values["jax_enable_compilation_cache"] == before
 
 
+def test_an_interrupt_on_the_way_into_a_block_leaves_the_cache_on(monkeypatch):
+    from xgrad.execution.programs import folder
+
+    before = jax.config.values["jax_enable_compilation_cache"]
+    enable = folder._set_enabled
+
+    def interrupted(value):
+        enable(value)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder, "_set_enabled", interrupted)
+    with pytest.raises(KeyboardInterrupt), folder.cache_off():
+        pass
+    assert jax.config.values["jax_enable_compilation_cache"] == before
+    with folder.cache_off():
+        assert not jax.config.values["jax_enable_compilation_cache"]
+        monkeypatch.setattr(folder, "_set_enabled", interrupted)
+        with pytest.raises(KeyboardInterrupt), folder.cache_off():
+            pass
+        assert not jax.config.values["jax_enable_compilation_cache"]
+    assert jax.config.values["jax_enable_compilation_cache"] == before
+
+
 # ---------------------------------------------------------------- differences and costs
 
 

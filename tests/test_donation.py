@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import xgrad
-from xgrad.execution import references
+from xgrad.execution import donation, references
 
 from .oracle import leaf
 
@@ -299,6 +300,15 @@ def test_shard_that_somebody_holds_is_not_written():
     x[3].mul_(3)
     for shard in shards:
         np.testing.assert_array_equal(np.asarray(shard), 1.0)
+
+
+def test_copies_are_where_their_arrays_are_and_committed_only_if_these_are():
+    mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
+    places = None, jax.devices()[-1], NamedSharding(mesh, PartitionSpec("x"))
+    arrays = [jax.device_put(jnp.ones(4), place) for place in places]
+    for array, copy in zip(arrays, donation.copied(arrays), strict=True):
+        assert (copy.sharding, copy.committed) == (array.sharding, array.committed)
+        assert copy.addressable_data(0).unsafe_buffer_pointer() != array.addressable_data(0).unsafe_buffer_pointer()
 
 
 def test_tracers_are_not_donated():

@@ -13,9 +13,12 @@ import pytest
 
 import xgrad
 from xgrad.base import limits
-from xgrad.execution import donation
+from xgrad.compiler import in_segments
+from xgrad.execution import donation, fused, segments
 from xgrad.tensor_methods import printing
+from xgrad.views import transaction
 
+from .deep import deep
 from .property import interrupts
 
 pytestmark = pytest.mark.skipif(
@@ -113,6 +116,52 @@ def test_cleared_caches_are_a_first_call_again(monkeypatch):
     x.add_(7)
     assert aside[:1] == [1]
     assert x[0, 0].item() == 15
+
+
+def _stepping(how):
+    """Return a step of AdamW that runs so."""
+    width = 64 if how == "lazy" else 8  # what is small is not donated there
+    model, x = deep(12, width), xgrad.ones(2, width)
+    optimizer = xgrad.optim.AdamW(model.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+
+    def lazily():
+        with xgrad.lazy():
+            step()
+
+    return {"eager": step, "lazy": lazily}.get(how) or xgrad.compile(step)
+
+
+@pytest.mark.eager("launches")
+@pytest.mark.exhaustive
+@pytest.mark.unverified("a verified call runs in Python too")
+@pytest.mark.parametrize("how", ["eager", "lazy", "compiled", "in parts"])
+def test_cleared_caches_are_a_first_step_again(monkeypatch, how):
+    """No event says so: JAX runs a program that was compiled ahead through Python once more."""
+    monkeypatch.setattr(in_segments, "SAVED", 1 if how == "in parts" else 1 << 30)
+    for module in (segments, in_segments):
+        monkeypatch.setattr(module, "MIN_SAVED_ENTRIES", 8)
+    monkeypatch.setattr(in_segments, "OPERATIONS", 1)
+    step, counts = _stepping(how), []
+    for module in (transaction, fused):
+        monkeypatch.setattr(module, "copied", lambda arrays: (counts.append(len(arrays)), donation.copied(arrays))[1])
+    for _ in range(3):
+        step()
+    if how.startswith(("comp", "in")):
+        assert (step._entries[0]._segments is not None) == (how == "in parts")
+    counts.clear()
+    step()
+    assert sum(counts) == 0
+    jax.clear_caches()
+    step()
+    assert sum(counts) >= 36
+    counts.clear()
+    step()
+    assert sum(counts) == 0
 
 
 @pytest.mark.eager("failures")

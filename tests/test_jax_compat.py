@@ -1,6 +1,7 @@
 """What xgrad takes from JAX beyond its documentation: each part is as it was, and what follows if it is not."""
 
 import pathlib
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ CHANGES = {
     "LEAST_TIME": ("jax_traceback_in_locations_limit", "JAX compares times of compiling"),
     "trace_state": (lambda: 0, "JAX's traces can be distinguished"),
     "user_context": (lambda value: Context(value), "JAX's caches know user contexts"),
+    "_empty": (SimpleNamespace(trace=lambda: jax.jit(lambda: None).trace()), "JAX keeps a function's trace"),
     "INNER": ("program", "JAX's equations have their parameters"),
     "CUSTOM_INNER": ("program", "JAX's equations have their parameters"),
     "NAME": ("called", "JAX's equations have their parameters"),

@@ -58,10 +58,11 @@ def test_plain_data_come_back(value):
 
 
 def test_sizes_dtypes_and_devices_come_back():
-    value = [xgrad.Size([2, 3]), xgrad.bfloat16, xgrad.float32, xgrad.device("cpu")]
+    value = [xgrad.Size([2, 3]), xgrad.bfloat16, xgrad.float32, xgrad.device("cpu"), xgrad.ones(2).device]
     found = again(value)
     assert found == value
     assert type(found[0]) is xgrad.Size
+    assert [where.chosen for where in found[3:]] == [True, False]
 
 
 def test_every_dtype_comes_back_bit_by_bit():

@@ -149,6 +149,18 @@ def test_an_input_that_is_changed_and_not_needed():
     both(lambda o: o["x"] + o["plain"], finish)
 
 
+def test_an_input_that_each_call_writes_is_needed_as_it_was_before():
+    def step(o):
+        o["plain"].mul_(o["w"]).mul_(o["w"])
+
+    o, eager = world(), world()
+    for run, where in ((xgrad.compile(step), o), (step, eager)):
+        run(where)
+        run(where)
+        where["plain"].sum().backward()
+    same(gradients(o), gradients(eager), rtol=1e-9)
+
+
 def test_a_result_that_is_changed_in_place():
     def finish(y, o):
         y.mul_(2)

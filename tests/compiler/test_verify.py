@@ -300,7 +300,9 @@ def test_writes_happen_once():
     assert x.tolist() == [2.0, 3.0, 4.0]
 
 
-@pytest.mark.parametrize("module", ["logging_of_nobody", "numpyro_of_nobody", "jax_of_nobody", "nobody"])
+@pytest.mark.parametrize(
+    "module", ["logging_of_nobody", "numpyro_of_nobody", "jax_of_nobody", "nobody", "xgrad.ops", "jax.nobody"]
+)
 def test_a_log_is_written_once(module):
     class Log:
         __module__ = module

@@ -127,7 +127,7 @@ def unnamed(monkeypatch, step):
         if name in SKIPPED or function in seen:
             continue
         seen.add(function)
-        begins = re.compile(rf"({names(namespace, name, function)})_?[(:]")
+        begins = re.compile(rf"({names(namespace, name, function)})_?([(:]| expects )")
         for kind, args, kwargs in wrong_calls(function, is_method):
             try:
                 function(*args, **kwargs)

@@ -510,6 +510,21 @@ def test_a_cdf_beyond_the_support_is_0_or_1(name, parameters):
 
 @pytest.mark.parametrize(
     ("name", "parameters", "outside"),
+    [("Pareto", (1.0, 2.0), -5.0), ("Kumaraswamy", (2.0, 3.0), 1.5), ("HalfNormal", (2.0,), -5.0),
+     ("GeneralizedPareto", (0.0, 1.0, -0.5), -5.0), ("GeneralizedPareto", (0.0, 1.0, -0.5), 9.0)],
+)  # fmt: skip
+def test_logarithms_and_slopes_of_a_cdf_beyond_the_support(name, parameters, outside):
+    values = [xgrad.tensor(v, requires_grad=True) for v in (*parameters, outside)]
+    found = getattr(xgrad.distributions, name)(*values[:-1], validate_args=False)
+    names = ("cdf", "log_cdf", "log_survival_function")
+    logs = [getattr(found, n)(values[-1]) for n in names if hasattr(found, n)]
+    assert [log.item() for log in logs] == ([1, 0, -np.inf] if outside > 0 else [0, -np.inf, 0])[: len(logs)]
+    for slope in xgrad.autograd.grad(sum(logs), values):
+        assert slope == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "outside"),
     [("Kumaraswamy", (2.0, 3.0), (-0.5, 1.5)), ("Pareto", (1.0, 2.0), (0.5, -1.0)), ("Exponential", (2.0,), (-0.1, -5)),
      ("Gamma", (2.0, 3.0), (-0.5, -3.0)), ("Beta", (2.0, 3.0), (-0.5, 1.5)), ("Weibull", (2.0, 3.0), (-0.5, -1.0)),
      ("InverseGamma", (2.0, 3.0), (-0.5, -1.0)), ("FisherSnedecor", (2.0, 3.0), (-0.5, -1.0)),

@@ -347,6 +347,17 @@ def test_lgamma_to_some_roundings(dtype):
     np.testing.assert_allclose(ours, torch.lgamma(torch.tensor(x)).numpy(), rtol=6 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("decimals", [-400, -38, -5, -1, 1, 3, 38])
+def test_round_to_decimals_gives_the_nearest_number_of_the_dtype(dtype, decimals):
+    """XLA makes a product with the reciprocal of a division by a number: 53.6 in float32 would be 53.600002."""
+    numbers = np.concatenate([np.linspace(-99, 99, 500), [65000.0, 3e38, -0.0, INF, np.nan]])
+    ours, theirs = [
+        T.round(T.tensor(numbers).to(getattr(T, dtype)), decimals=decimals).double().numpy() for T in (xgrad, torch)
+    ]
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_log1p_of_doubles():
     x = np.linspace(-0.6, 0.5, 200)
 

@@ -88,7 +88,7 @@ def test_clone_and_copies_share_nothing():
     [
         (lambda T: T.cat([]), "non-empty list"),
         (lambda T: T.stack([]), "stack expects a non-empty TensorList"),
-        (lambda T: T.hstack([]), "hstack expects a non-empty TensorList"),
+        (lambda T: T.hstack([]), "^hstack expects a non-empty TensorList"),
         (lambda T: T.column_stack([]), "column_stack expects a non-empty TensorList"),
         (lambda T: T.cat([T.ones(2, 3), T.ones(2, 2)]), "Sizes of tensors must match except in dimension 0"),
         (lambda T: T.cat([T.tensor(1.0)]), "zero-dimensional tensor"),

@@ -7,6 +7,7 @@
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import cache
@@ -82,6 +83,24 @@ def in_trace() -> bool:
         _untraced = found[0]
     return trace_state() != _untraced
 
+
+_traced: Any = None
+
+
+def caches() -> Any:
+    """Return what stands for JAX's caches: another object after `jax.clear_caches()`.
+
+    Each program's next call goes through Python then, also of one that was compiled ahead, and no event says so.
+    A trace that nothing else refers to is in the caches until they are cleared.
+    """
+    global _traced
+    found = _traced
+    if found is None or found() is None:
+        found = _traced = weakref.ref(_empty.trace().jaxpr.jaxpr)
+    return found
+
+
+_empty: Any = jax.jit(lambda: None)
 
 _BETWEEN = {"jax", "jaxlib", "contextlib", "functools"}  # packages whose frames are between a compile and its caller
 
@@ -185,6 +204,10 @@ def _equations_have_parameters() -> bool:
     return call.params[NAME] == "relu" and len(call.params[INNER].jaxpr.eqns) > 0
 
 
+def _traces_are_kept() -> bool:
+    return _empty.trace().jaxpr.jaxpr is _empty.trace().jaxpr.jaxpr
+
+
 def _calls_are_kept() -> bool:
     def program(x: Any) -> Any:
         (call,) = jax.make_jaxpr(jax.jit(lambda x: x * 2 + 1))(x).jaxpr.eqns
@@ -201,6 +224,7 @@ CANARIES: dict[str, tuple[Callable[[], bool], str]] = {
     "JAX's traces can be distinguished": (_traces_differ, "do not use xgrad within jax.jit, jax.vmap and their like"),
     "JAX's caches know user contexts": (_contexts_are_in_keys, "programs for chips that are not here may be wrong"),
     "JAX's equations have their parameters": (_equations_have_parameters, "compiled functions copy, or raise KeyError"),
+    "JAX keeps a function's trace": (_traces_are_kept, "each write of many tensors copies first"),
     "XLA keeps calls that are not to be inlined": (_calls_are_kept, "deep chains take minutes to compile"),
 }
 

@@ -35,7 +35,9 @@ class CompiledFunctionBackward(Node):
             self.next_edges = tuple(
                 (None, 0) if made else gradient_edge(tensors[number]) for (made, number), _ in traced.targets
             )
-            owners = [traced.inputs[number] for number in self._backward.inputs]
+            # An input that the call writes is needed as it was before: an array that later writes do not change.
+            written = {root for _, _, root in traced.effects.writes}
+            owners = [traced.inputs[number] for number in self._backward.inputs if number not in written]
             self._inputs = tuple(tensors[which] for kind, which in owners if kind == "tensor")
 
     def take(self, values: list[Any]) -> None:

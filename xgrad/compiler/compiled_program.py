@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..base.jax_compat import caches
 from ..config import state
 from ..errors import PlacementError
 from ..execution.donation import besides, complete
@@ -74,7 +75,7 @@ class Entry:
         # `jax.jit` takes no shardings with `Results`: on a mesh C code calls the program, and extends `Results`.
         into = None if self.on_mesh or self._calls_back else self.results
         self.jitted: Any = program.jitted(tuple(sorted(self.places)), options, *traced.places, into)
-        self._ran = False  # True from the second call on: JAX then runs the program without going through Python
+        self._ran: Any = None  # JAX's caches after the first call: now it runs the program without going through Python
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
@@ -210,8 +211,7 @@ class Entry:
             node.keep(out, made)
         if self._bare is not None:
             return self._bare(made)
-        kind, what = traced.result
-        return made[what] if kind == "made" else built(traced.result, tensors, made, out)
+        return built(traced.result, tensors, made, out)
 
     def _move_on(self, keys: list, before: dict[int, Any], out: Any) -> None:
         """Give the generators their new keys."""
@@ -250,7 +250,7 @@ class Entry:
             if self._executable is None:
                 self._compile(operands)  # first: while it compiles, all arrays are in their storages
             if self._segments is not None:
-                self._ran = self._segments.has_run(operands)
+                self._ran = caches() if self._segments.has_run(operands) else None
             self.results.clear()
             for place in self.places:
                 operands[place] = None  # an array without another reference may be donated
@@ -258,7 +258,7 @@ class Entry:
 
     def needs(self, arrays: list) -> tuple[int, bool]:
         """Return the bytes that the program needs besides its operands, and True if it ran before."""
-        return self._need, self._ran
+        return self._need, self._ran is caches()
 
     def call(self, given: list, operands: list, results: list) -> None:
         """Run the program, which appends its results to `results`."""
@@ -271,7 +271,7 @@ class Entry:
 
     def has_run(self, written: Any, operands: list) -> None:
         """Note that from now on JAX runs the program without going through Python."""
-        self._ran = True
+        self._ran = caches()
         if self._segments is not None:
             self._segments.note_run(operands)
             self._need = self._segments.besides()
@@ -339,7 +339,7 @@ class Entry:
         places = () if self._segments else executable.input_shardings[0][len(program.inputs) :]
         if any(place is not None and len(place.device_set) > 1 for place in places):  # None: unused
             self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
-        self._need, self._ran = 0 if self._segments else besides(executable), False
+        self._need, self._ran = 0 if self._segments else besides(executable), None
         self._executable = executable
         pure = not (self._commits or self._affects or self._generators or self.on_mesh or self._constants)
         if pure and self._order is not None and self._simple is not None:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from ..tensor import Tensor
 from ..views.storage import Storage, Tracer
-from .guards.code import names_in
+from .guards.code import is_our_class, names_in
 from .guards.guard import MISSING
 from .guards.kinds import may_change
 from .overlay import Inline, Overlay, Reached
@@ -142,7 +142,7 @@ class Keeping:
             if may_change(value):
                 for key, item in self._keep(value.__qualname__, value, *_of_class(value)).items():
                     yield f"{value.__qualname__}.{key}", item
-        elif f"{type(value).__module__}.".startswith(_INTERNAL):
+        elif _is_internal(type(value)):
             if hasattr(value, "_function"):  # a compiled function
                 yield name, value._function
         else:
@@ -173,8 +173,13 @@ _PLAIN = (int, float, complex, str, bytes, type(None), types.ModuleType, types.B
 # Objects of these modules do not count, or restore themselves.
 _INTERNAL = (
     "xgrad.compiler.", "xgrad.engine.", "xgrad.ops.", "xgrad.views.", "xgrad.random.", "jax.", "jaxlib.", "numpy.",
-    "threading.", "_thread.", "logging.",
 )  # fmt: skip
+_STDLIB = "threading.", "_thread.", "logging."
+
+
+def _is_internal(kind: type) -> bool:
+    name = f"{kind.__module__}."
+    return name.startswith(_STDLIB) or (name.startswith(_INTERNAL) and is_our_class(kind))
 
 
 def _slots(kind: type) -> list[str]:

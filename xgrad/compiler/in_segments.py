@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..base.dtypes import x64_enabled
-from ..base.jax_compat import NAME, Tracer, jaxprs
+from ..base.jax_compat import NAME, Tracer, caches, jaxprs
 from ..base.platforms import default_platform
 from ..execution.donation import besides
 from ..execution.fused import Fused
@@ -73,11 +73,11 @@ class InSegments:
 
     def has_run(self, operands: list[Any]) -> bool:
         """Return True if it ran with operands on these devices: then no Python code of JAX's runs in its parts."""
-        return _places(operands) in self._ran
+        return (caches(), _places(operands)) in self._ran
 
     def note_run(self, operands: list[Any]) -> None:
         """Note that it has run with these operands."""
-        self._ran.add(_places(operands))
+        self._ran.add((caches(), _places(operands)))
 
     def besides(self) -> int:
         """Return the bytes that the last parts need besides their operands."""

@@ -40,7 +40,7 @@ def _put_name(error: BaseException, text: str, name: str) -> None:
     text = text.removeprefix("torch.").removeprefix("xgrad.")
     if binding := _BINDING.match(text):
         text = f"{name}() {text[binding.end() :]}"
-    elif not re.match(rf"{_NAMESPACE}{re.escape(name.rstrip('_'))}_?[(:]", text):
+    elif not re.match(rf"{_NAMESPACE}{re.escape(name.rstrip('_'))}_?([(:]| expects )", text):
         text = f"{name}(): {text}"
         error._operator = name  # pyright: ignore[reportAttributeAccessIssue]
     error.args = (text, *error.args[1:])

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from jax.sharding import SingleDeviceSharding
 
-from ..base.jax_compat import Tracer, in_trace
+from ..base.jax_compat import Tracer, caches, in_trace
 from ..base.limits import checked
 from ..config import state
 from ..execution.donation import besides, complete
@@ -168,8 +168,12 @@ class Donating:
         self.jitted: Any = jax.jit(checked(self._whole), donate_argnums=(0,), **placed)
         self._needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for each set of operands
         self._last: tuple[list[Any], int] = [], 0  # the avals of its last arrays, and what it needs for them
+        self._caches: Any = None  # JAX's caches since which both are known
 
     def needs(self, arrays: list[Any]) -> tuple[int, bool]:
+        known = caches()
+        if known is not self._caches:
+            self._needs, self._last, self._caches = {}, ([], 0), known
         avals = [*map(_AVAL, arrays)]
         last, need = self._last
         if avals != last:

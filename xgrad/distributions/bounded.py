@@ -14,7 +14,7 @@ from ..random import next_key
 from ..tensor import Tensor, from_foreign
 from . import constraints
 from .discrete import _OfProbability
-from .distribution import Distribution, zero_beyond
+from .distribution import Distribution, from_0_to_1, zero_beyond
 from .exp_family import ExponentialFamily
 from .tailed import _ByQuantiles
 from .utils import T, broadcast_all, clamp_probs, euler_constant, lazy_property, logits_to_probs, without_grad
@@ -66,8 +66,9 @@ class Kumaraswamy(_ByQuantiles):
         a, b = self.concentration1, self.concentration0
         return a.log() + b.log() + T["xlogy"](a - 1, value) + FUNCTIONS["special"]["xlog1py"](b - 1, -value.pow(a))
 
+    @from_0_to_1
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - (1 - self._within(self._checked(value)).pow(self.concentration1)).pow(self.concentration0)
+        return 1 - (1 - value.pow(self.concentration1)).pow(self.concentration0)
 
     def icdf(self, value: Tensor) -> Tensor:
         power = (1 - value).pow(self.concentration0.reciprocal())

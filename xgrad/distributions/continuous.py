@@ -8,7 +8,7 @@ from ..base.dtype_info import finfo
 from ..base.size import Size
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution, zero_beyond
+from .distribution import Distribution, from_0_to_1, zero_beyond
 from .exp_family import ExponentialFamily
 from .utils import T, broadcast_all, euler_constant, like, log_standard_gamma, open_uniform, value_is_traced
 
@@ -320,8 +320,9 @@ class Exponential(ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         return self.rate.log() - self.rate * value
 
+    @from_0_to_1
     def cdf(self, value: Tensor) -> Tensor:
-        return -T["expm1"](-self.rate * self._within(self._checked(value)))
+        return -T["expm1"](-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
         return -T["log1p"](-value) / self.rate

@@ -13,18 +13,26 @@ from .constraints import Constraint, is_dependent
 from .utils import T, lazy_property, value_is_traced, without_grad
 
 
-def zero_beyond(log_prob: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Make a `log_prob` check its value, and give -inf, without a gradient, beyond the bounds of the support."""
+def beyond(below: float, above: float) -> Callable[..., Any]:
+    """Make a function of a value check it, and give these numbers, without a gradient, beyond the support's bounds."""
 
-    @functools.wraps(log_prob)
-    def bounded(self: Any, value: Any) -> Tensor:
-        value, (low, high) = T["as_tensor"](self._checked(value)), self._bounds()
-        outside = (value < low) | (value > high)
-        width = (high - low).clamp(max=1) if isinstance(high, Tensor) else 1
-        # A place inside of the support, where the formula has a value and derivatives.
-        return T["where"](outside, -math.inf, log_prob(self, T["where"](outside, low + width / 2, value)))
+    def decorate(function: Callable[..., Tensor]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def bounded(self: Any, value: Any) -> Tensor:
+            value, (low, high) = T["as_tensor"](self._checked(value)), self._bounds()
+            outside = (value < low) | (value > high)
+            width = (high - low).clamp(max=1) if isinstance(high, Tensor) else 1
+            # A place inside of the support, where the formula has a value and derivatives.
+            found = T["where"](outside, below, function(self, T["where"](outside, low + width / 2, value)))
+            return found if above == below else T["where"](value > high, above, found)
 
-    return bounded
+        return bounded
+
+    return decorate
+
+
+zero_beyond: Callable[..., Any] = beyond(-math.inf, -math.inf)  # of a `log_prob`
+from_0_to_1: Callable[..., Any] = beyond(0.0, 1.0)  # of a `cdf`
 
 
 class Distribution:
@@ -217,11 +225,6 @@ class Distribution:
         support = self.support
         ends = getattr(support, "lower_bound", -math.inf), getattr(support, "upper_bound", math.inf)
         return [end.detach() if isinstance(end, Tensor) else end for end in ends]
-
-    def _within(self, value: Any) -> Any:
-        """Return the value, or the end of the support that is nearest: cdf is 0 or 1 there, as beyond."""
-        low, high = self._bounds()
-        return value.clamp_min(low).clamp_max(high)
 
     @without_grad
     def _check_support(self, value: Tensor) -> None:

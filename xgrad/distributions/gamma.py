@@ -7,7 +7,7 @@ from ..base.dtype_info import finfo
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution, zero_beyond
+from .distribution import Distribution, from_0_to_1, zero_beyond
 from .exp_family import ExponentialFamily
 from .utils import T, broadcast_all, log_standard_gamma
 
@@ -54,8 +54,9 @@ class Gamma(ExponentialFamily):
         a, rate = self.concentration, self.rate
         return T["xlogy"](a, rate) + T["xlogy"](a - 1, value) - rate * value - T["lgamma"](a)
 
+    @from_0_to_1
     def cdf(self, value: Tensor) -> Tensor:
-        return FUNCTIONS["special"]["gammainc"](self.concentration, self.rate * self._within(self._checked(value)))
+        return FUNCTIONS["special"]["gammainc"](self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
         a = self.concentration

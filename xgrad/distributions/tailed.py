@@ -8,7 +8,7 @@ from ..base.size import Size
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution, zero_beyond
+from .distribution import Distribution, beyond, from_0_to_1, zero_beyond
 from .gamma import Gamma
 from .utils import T, broadcast_all, euler_constant, open_uniform
 
@@ -65,8 +65,9 @@ class Pareto(_ByQuantiles):
     def log_prob(self, value: Tensor) -> Tensor:
         return self.alpha.log() + self.alpha * (self.scale / value).log() - value.log()
 
+    @from_0_to_1
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - (self.scale / self._within(self._checked(value))).pow(self.alpha)
+        return 1 - (self.scale / value).pow(self.alpha)
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (-T["log1p"](-value) / self.alpha).exp()
@@ -128,9 +129,10 @@ class GeneralizedPareto(_ByQuantiles):
         tail = T["where"](power == 0, 0.0, power * T["log1p"](c * z))
         return -self.scale.log() - T["where"](zero, z, tail)
 
+    @beyond(0.0, -math.inf)
     def log_survival_function(self, value: Tensor) -> Tensor:
         """Return log(1 - cdf(value)), of the shape of value and batch."""
-        z = (self._checked(value) - self.loc) / self.scale
+        z = (value - self.loc) / self.scale
         zero, c = self._exponential()
         return T["where"](zero, -z, -T["log1p"](c * z) / c)
 
@@ -139,7 +141,7 @@ class GeneralizedPareto(_ByQuantiles):
         return T["log1p"](-self.log_survival_function(value).exp())
 
     def cdf(self, value: Tensor) -> Tensor:
-        return -T["expm1"](self.log_survival_function(self._within(self._checked(value))))
+        return -T["expm1"](self.log_survival_function(value))
 
     def icdf(self, value: Tensor) -> Tensor:
         zero, c = self._exponential()
@@ -183,8 +185,9 @@ class Weibull(_ByQuantiles):
         k, z = self.concentration, value / self.scale
         return (k / self.scale).log() + (k - 1) * z.log() - z.pow(k)
 
+    @from_0_to_1
     def cdf(self, value: Tensor) -> Tensor:
-        return -T["expm1"](-((self._within(self._checked(value)) / self.scale).pow(self.concentration)))
+        return -T["expm1"](-((value / self.scale).pow(self.concentration)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (-T["log1p"](-value)).pow(self.concentration.reciprocal())
@@ -229,8 +232,9 @@ class InverseGamma(Distribution):
         a = self.concentration
         return T["xlogy"](a, self.rate) - T["lgamma"](a) - (a + 1) * value.log() - self.rate / value
 
+    @from_0_to_1
     def cdf(self, value: Tensor) -> Tensor:
-        return FUNCTIONS["special"]["gammaincc"](self.concentration, self.rate / self._within(self._checked(value)))
+        return FUNCTIONS["special"]["gammaincc"](self.concentration, self.rate / value)
 
     def entropy(self) -> Tensor:
         a = self.concentration

@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from . import constraints
 from .categorical import Categorical
 from .continuous import Cauchy, Normal
-from .distribution import Distribution
+from .distribution import Distribution, from_0_to_1
 from .transforms import AbsTransform, ComposeTransform, ExpTransform, Transform
 from .utils import T, sum_rightmost, without_grad
 
@@ -256,8 +256,9 @@ class _Half(TransformedDistribution):
         found = self.base_dist.log_prob(self._checked(value)) + math.log(2)
         return T["where"](value >= 0, found, -math.inf)
 
+    @from_0_to_1
     def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base_dist.cdf(self._within(self._checked(value))) - 1
+        return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, prob: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.base_dist.icdf((prob + 1) / 2)

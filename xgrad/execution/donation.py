@@ -235,7 +235,10 @@ def complete(finish: Callable[..., Any], *arguments: Any) -> None:
 
 def copied(arrays: list[Any]) -> list[Any]:
     """Return arrays of the same values, to be donated in place of these.  A CPU waits for them: see `await_results`."""
-    copies = [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
+    if all(a.is_fully_addressable for a in arrays):
+        copies = jax.device_put([*arrays], may_alias=False)  # a call for each array would take three times as long
+    else:
+        copies = [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
     return jax.block_until_ready(copies) if default_platform() == "cpu" else copies
 
 

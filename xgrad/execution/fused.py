@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from ..base.jax_compat import caches
 from .codes import flat, operand_of
 from .donation import await_results, besides, copied, has_room
 from .metrics import recorder
@@ -33,7 +34,7 @@ class Fused:
         self.codes: Any = codes
         self.live: tuple[int, ...] = live
         self.donated: tuple[int, ...] = donated
-        self.ran: bool = False
+        self._ran: Any = None  # JAX's caches after the last run
         self.need: int = 0  # bytes that it needs besides its operands, if it takes some
         self.structs: list[Any] | None = None  # the operands' shapes and dtypes, once it runs
         self.lines: Any = ()  # where the programs were noted, the last time
@@ -126,12 +127,12 @@ class Fused:
         """
         if self.structs is None:
             self.structs = [_struct(v) for v in values]
+        first, donated = not self.ran, self.donated
         before, calls = [], [(self.chosen(values), one(), *values)]
         if self.segments is not None:
-            if not self.ran and not any(getattr(value, "committed", False) for value in values):
+            if first and not any(getattr(value, "committed", False) for value in values):
                 recorder.in_threads(self.segments.compile)
             before, calls = self.segments.run(values, self.live)
-        first, donated = not self.ran, self.donated
         if not donated or (not first and has_room(self.need, values[donated[0]].sharding)):
             out.extend(chain((before,), starmap(call, calls)))
         else:
@@ -141,7 +142,12 @@ class Fused:
             await_results(out)
         if first and donated and self.segments is None:
             self.need = besides(self.chosen(values).lower(one(), *values).compile())  # JAX has both since the call
-        self.ran = True
+        self._ran = caches()
+
+    @property
+    def ran(self) -> bool:
+        """True if it ran before: then no Python code of JAX's runs in its programs."""
+        return self._ran is caches()
 
     @property
     def launches(self) -> int:

@@ -12,9 +12,10 @@ The file is a safetensors file whose metadata have, under "xgrad", a JSON object
 In a value None, bools, strings, integers and finite floats stand for themselves; all else is a list that begins with
 its kind: ["list", ...], ["tuple", ...], ["set", ...], ["frozenset", ...], ["dict", [key, value], ...], ["ordered", its
 attributes, [key, value], ...], ["counter", [key, value], ...], ["size", ...], ["float", "nan"], ["complex", real,
-imag], ["bytes", base64], ["bytearray", base64], ["dtype", name], ["device", name], ["tensor", number].  The value as a
-whole may be ["pickle", base64], if a part of it is not plain data; the persistent ids of this pickle are numbers of
-tensors.  "dtype" of a storage is there where safetensors has none (complex128, as pairs of F64).
+imag], ["bytes", base64], ["bytearray", base64], ["dtype", name], ["device", name], ["device", name, false] if nobody
+chose it, ["tensor", number].  The value as a whole may be ["pickle", base64], if a part of it is not plain data; the
+persistent ids of this pickle are numbers of tensors.  "dtype" of a storage is there where safetensors has none
+(complex128, as pairs of F64).
 
 Invariant: reading makes nothing but what is named here, and refuses anything else by the name of the file.  A pickle is
 run on demand alone, or with the classes that the user named.
@@ -111,8 +112,8 @@ class _Writer:
             return ["size", *obj]
         if isinstance(obj, (np.dtype, dtype)) and obj.name in dtypes.__all__:
             return ["dtype", obj.name]
-        if kind is device:
-            return ["device", str(obj)]
+        if isinstance(obj, device):
+            return ["device", str(obj), *([] if obj.chosen else [False])]
         if isinstance(obj, Tensor):
             return ["tensor", self._number(obj, path)]
         if id(obj) in self._around:
@@ -382,10 +383,16 @@ def _dtype(name: str) -> dtype:
     return of(np.dtype(getattr(dtypes, name)))
 
 
+def _device(name: str, chosen: bool = True) -> device:
+    """Return a device; `chosen`: False for one that nobody chose, where what is made is committed to no device."""
+    found = device(name)
+    return found if chosen else device._made(found.placement, False, chosen=False)
+
+
 _MAPPINGS: dict[str, Any] = {"dict": dict, "ordered": OrderedDict, "counter": Counter}
 _SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "size": Size}
 _SCALARS: dict[str, Any] = {
-    "float": float, "complex": lambda real, imag: complex(float(real), float(imag)), "dtype": _dtype, "device": device,
+    "float": float, "complex": lambda real, imag: complex(float(real), float(imag)), "dtype": _dtype, "device": _device,
     "bytes": lambda text: base64.b64decode(text, validate=True),
     "bytearray": lambda text: bytearray(base64.b64decode(text, validate=True)),
 }  # fmt: skip

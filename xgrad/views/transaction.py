@@ -121,7 +121,8 @@ class Transaction:
             self._owned = self._taken is self.holders
             return arrays
         alone = [here and holder._owned for here, holder in zip(each_alone(arrays), self._taken)]
-        return [array if own else copied([array])[0] for array, own in zip(arrays, alone)]
+        copies = iter(copied([array for array, own in zip(arrays, alone) if not own]))
+        return [array if own else next(copies) for array, own in zip(arrays, alone)]
 
     def put_aside(self, given: list[Any], need: int, ran: bool) -> bool:
         """Copy the arrays to be donated if the program may fail or JAX goes through Python, and there is room for it.

@@ -41,7 +41,8 @@ class _Cache:
     asked: Path | None = None  # the folder that the environment variable names
     used: str | None = None  # the folder that xgrad gave JAX
     xla_caches = ""  # the caches that XLA would have had in there
-    off: tuple[bool, ...] = ()  # JAX's setting before each block `cache_off` that is open
+    off: tuple[Any, ...] = ()  # for each block `cache_off` that is open
+    enabled = True  # JAX's setting before the first of them
     lock: Any = threading.RLock()
 
 
@@ -155,17 +156,29 @@ def disable_compile_cache() -> None:
 @block
 def cache_off() -> Iterator[None]:
     """A block in which programs are neither stored nor loaded, in no thread, whoever gave JAX the folder."""
-    with _cache.lock:
-        _cache.off = (*_cache.off, bool(jax.config.values[ENABLED]))
-        _set_enabled(False)
+    own = object()
     try:
+        with _cache.lock:
+            if not _cache.off:  # else another thread is in such a block
+                _cache.enabled = bool(jax.config.values[ENABLED])
+            _cache.off = (*_cache.off, own)
+            _set_enabled(False)
         yield
     finally:
-        with _cache.lock:
-            *others, enabled = _cache.off
-            _cache.off = (*others,)
-            if not others:  # else another thread is in such a block
-                _set_enabled(enabled)
+        try:
+            _leave(own)
+        except BaseException:  # an interrupt
+            _leave(own)
+            raise
+
+
+def _leave(own: Any) -> None:
+    """End a block `cache_off`, wherever an interrupt has left it.  May be repeated."""
+    with _cache.lock:
+        others = tuple([block for block in _cache.off if block is not own])
+        if not others and _cache.off:
+            _set_enabled(_cache.enabled)
+        _cache.off = others
 
 
 def _set_enabled(value: bool) -> None:

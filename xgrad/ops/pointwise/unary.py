@@ -267,9 +267,14 @@ def round(self, *, decimals=0):
         if decimals:
             raise NotImplementedError(f"\"round\" not implemented for '{torch_name(self.dtype)}' with decimals")
         return self
-    if decimals < 0:
-        return jnp.round(self / 10.0**-decimals) * 10.0**-decimals
-    return jnp.round(self * 10.0**decimals) / 10.0**decimals if decimals else jnp.round(self)
+    if not decimals:
+        return jnp.round(self)
+    x = self.astype(jnp.promote_types(self.dtype, jnp.float32))
+    places = max(decimals, -decimals)
+    power = 10.0**places if places <= 308 else math.inf
+    # XLA would multiply by the reciprocal, which is not exact: 53.6 would be 53.600002.
+    found = jnp.round(quotient(x, power)) * power if decimals < 0 else quotient(jnp.round(x * power), power)
+    return found.astype(self.dtype)
 
 
 round.derivative(self=zero)
