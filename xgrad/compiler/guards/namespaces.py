@@ -53,7 +53,7 @@ class OfFixed(OfNames):
 
     __slots__ = ()
 
-    also = ("__bases__", "__class__")
+    also: tuple[str, ...] = ("__bases__", "__class__")
 
     def looks(self, key: Any) -> bool:
         return key in self.names or key == "__bases__" or (key == "__class__" and type(self.value) is not type)
