@@ -19,7 +19,6 @@ from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 try:
@@ -106,233 +105,68 @@ newaxis = None  # x[:, newaxis] has one dimension more
 for _name in ("devices", "dtype_info", "dtype_object", "meshes", "size"):  # pickles of version 0.1 name these modules
     _sys.modules[f"xgrad.{_name}"] = _importlib.import_module(f"xgrad.base.{_name}")
 
-if _TYPE_CHECKING:
-    # base/functions is the operators' stub, no module: the line below the block puts the operators into this module.
-    from . import accelerator as accelerator
-    from . import amp as amp
-    from . import backends as backends
-    from . import chips as chips
-    from . import compiler as compiler
-    from . import config as config
-    from . import conformance as conformance
-    from . import cpu as cpu
-    from . import cuda as cuda
-    from . import distributed as distributed
-    from . import distributions as distributions
-    from . import errors as errors
-    from . import fft as fft
-    from . import func as func
-    from . import interop as interop
-    from . import jit as jit
-    from . import library as library
-    from . import masked as masked
-    from . import optim as optim
-    from . import profiler as profiler
-    from . import return_types as return_types
-    from . import serialization as serialization
-    from . import signal as signal
-    from . import sparse as sparse
-    from . import testing as testing
-    from . import types as types
-    from . import utils as utils
-    from . import version as version
-    from . import views as views
-    from . import viz as viz
-    from .accelerator import get_device_module as get_device_module
-    from .accelerator import mps as mps
-    from .accelerator import mtia as mtia
-    from .accelerator import xpu as xpu
-    from .amp.autocast_mode import autocast as autocast
-    from .amp.grad_scaler import GradScaler as GradScaler
-    from .amp.settings import autocast_decrement_nesting as autocast_decrement_nesting
-    from .amp.settings import autocast_increment_nesting as autocast_increment_nesting
-    from .amp.settings import clear_autocast_cache as clear_autocast_cache
-    from .amp.settings import get_autocast_cpu_dtype as get_autocast_cpu_dtype
-    from .amp.settings import get_autocast_dtype as get_autocast_dtype
-    from .amp.settings import get_autocast_gpu_dtype as get_autocast_gpu_dtype
-    from .amp.settings import is_autocast_cache_enabled as is_autocast_cache_enabled
-    from .amp.settings import is_autocast_cpu_enabled as is_autocast_cpu_enabled
-    from .amp.settings import is_autocast_enabled as is_autocast_enabled
-    from .amp.settings import set_autocast_cache_enabled as set_autocast_cache_enabled
-    from .amp.settings import set_autocast_cpu_dtype as set_autocast_cpu_dtype
-    from .amp.settings import set_autocast_cpu_enabled as set_autocast_cpu_enabled
-    from .amp.settings import set_autocast_dtype as set_autocast_dtype
-    from .amp.settings import set_autocast_enabled as set_autocast_enabled
-    from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
-    from .backends import Backend as Backend
-    from .backends import Cost as Cost
-    from .backends import Event as Event
-    from .backends import Stream as Stream
-    from .backends import ViewRule as ViewRule
-    from .base.functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
-    from .base.sizes import SymBool as SymBool
-    from .base.sizes import SymFloat as SymFloat
-    from .base.sizes import SymInt as SymInt
-    from .base.sizes import sym_float as sym_float
-    from .base.sizes import sym_int as sym_int
-    from .base.sizes import sym_max as sym_max
-    from .base.sizes import sym_min as sym_min
-    from .base.sizes import sym_not as sym_not
-    from .base.sizes import sym_sqrt as sym_sqrt
-    from .base.sizes import sym_sum as sym_sum
-    from .base.switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
-    from .base.switches import get_deterministic_debug_mode as get_deterministic_debug_mode
-    from .base.switches import get_float32_matmul_precision as get_float32_matmul_precision
-    from .base.switches import get_num_interop_threads as get_num_interop_threads
-    from .base.switches import get_num_threads as get_num_threads
-    from .base.switches import (
-        is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
-    )
-    from .base.switches import set_deterministic_debug_mode as set_deterministic_debug_mode
-    from .base.switches import set_float32_matmul_precision as set_float32_matmul_precision
-    from .base.switches import set_flush_denormal as set_flush_denormal
-    from .base.switches import set_num_interop_threads as set_num_interop_threads
-    from .base.switches import set_num_threads as set_num_threads
-    from .base.switches import use_deterministic_algorithms as use_deterministic_algorithms
-    from .chips import target as target
-    from .comparison.compare import compare as compare
-    from .compile_cache import compile_cache_info as compile_cache_info
-    from .compile_cache import disable_compile_cache as disable_compile_cache
-    from .compile_cache import enable_compile_cache as enable_compile_cache
-    from .compiler import compile as compile
-    from .control_flow import cond as cond
-    from .control_flow import while_loop as while_loop
-    from .func import vmap as vmap
-    from .interop.jax import from_jax as from_jax
-    from .interop.jax import to_jax as to_jax
-    from .library.tags import Tag as Tag
-    from .ops.aten import grid_sampler as grid_sampler
-    from .ops.aten import grid_sampler_2d as grid_sampler_2d
-    from .ops.aten import grid_sampler_3d as grid_sampler_3d
-    from .ops.aten import native_batch_norm as native_batch_norm
-    from .ops.aten import native_dropout as native_dropout
-    from .ops.aten import native_group_norm as native_group_norm
-    from .ops.aten import native_layer_norm as native_layer_norm
-    from .serialization import load as load
-    from .serialization import save as save
-    from .torch_modules import as_torch as as_torch
-    from .utils.dlpack import from_dlpack as from_dlpack
 globals().update(_FUNCTIONS[""])
 globals().update({name: _dtype_of(getattr(dtypes, name)) for name in dtypes.__all__ if name != "dtype"})
 globals()["dtype"] = _dtype  # `from .base.dtypes import *` has NumPy's
 
 # Layouts and memory formats, accepted where PyTorch accepts them: every dense array here is row-major.
-strided: str
-sparse_coo: str
-strided, sparse_coo = "strided", "sparse_coo"
-sparse_csr: str
-sparse_csc: str
-sparse_bsr: str
-sparse_bsc: str
-sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"
-contiguous_format: str
-preserve_format: str
-contiguous_format, preserve_format = "contiguous_format", "preserve_format"
-channels_last: str
-channels_last_3d: str
-channels_last, channels_last_3d = "channels_last", "channels_last_3d"
+strided: str = "strided"
+sparse_coo: str = "sparse_coo"
+sparse_csr: str = "sparse_csr"
+sparse_csc: str = "sparse_csc"
+sparse_bsr: str = "sparse_bsr"
+sparse_bsc: str = "sparse_bsc"
+contiguous_format: str = "contiguous_format"
+preserve_format: str = "preserve_format"
+channels_last: str = "channels_last"
+channels_last_3d: str = "channels_last_3d"
 layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.layout)
 
 
-# Names that are loaded at their first use: together they would add a fifth to xgrad's own import.
-_LATER = {
-    "Backend": "backends",
-    "Cost": "backends",
-    "Event": "backends",
-    "Stream": "backends",
-    "ViewRule": "backends",
-    "target": "chips",
-    "compare": "comparison.compare",
-    "compile": "compiler",
-    "from_jax": "interop.jax",
-    "to_jax": "interop.jax",
-    **dict.fromkeys(("compile_cache_info", "disable_compile_cache", "enable_compile_cache"), "compile_cache"),
-    "from_dlpack": "utils.dlpack",
-    **dict.fromkeys(("load", "save"), "serialization"),
-    "vmap": "func",
-    **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),
-    **dict.fromkeys(("native_dropout", "native_group_norm", "native_layer_norm"), "ops.aten"),
-}
-_LATER |= {
-    "autocast": "amp.autocast_mode",
-    **dict.fromkeys(
-        (
-            "autocast_decrement_nesting",
-            "autocast_increment_nesting",
-            "clear_autocast_cache",
-            "get_autocast_cpu_dtype",
-            "get_autocast_dtype",
-            "get_autocast_gpu_dtype",
-            "is_autocast_cache_enabled",
-            "is_autocast_cpu_enabled",
-            "is_autocast_enabled",
-            "set_autocast_cache_enabled",
-            "set_autocast_cpu_dtype",
-            "set_autocast_cpu_enabled",
-            "set_autocast_dtype",
-            "set_autocast_enabled",
-            "set_autocast_gpu_dtype",
-        ),
-        "amp.settings",
-    ),
-}
-_LATER |= dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "base.sizes")
-_LATER |= dict.fromkeys(("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "base.sizes")
-_LATER |= dict.fromkeys(("get_device_module", "mps", "mtia", "xpu"), "accelerator")
-_LATER |= dict.fromkeys(("cond", "while_loop"), "control_flow") | {"Tag": "library.tags"}
-_LATER |= {"GradScaler": "amp.grad_scaler", "as_torch": "torch_modules"}
-_LATER |= dict.fromkeys(
-    (
-        "are_deterministic_algorithms_enabled",
-        "get_deterministic_debug_mode",
-        "get_float32_matmul_precision",
-        "get_num_interop_threads",
-        "get_num_threads",
-        "is_deterministic_algorithms_warn_only_enabled",
-        "set_deterministic_debug_mode",
-        "set_float32_matmul_precision",
-        "set_flush_denormal",
-        "set_num_interop_threads",
-        "set_num_threads",
-        "use_deterministic_algorithms",
-    ),
-    "base.switches",
-)
-_MODULES = (
-    "accelerator",
-    "amp",
-    "backends",
-    "chips",
-    "compiler",
-    "conformance",
-    "cpu",
-    "cuda",
-    "distributed",
-    "distributions",
-    "fft",
-    "func",
-    "interop",
-    "jit",
-    "library",
-    "masked",
-    "optim",
-    "profiler",
-    "serialization",
-    "signal",
-    "sparse",
-    "testing",
-    "types",
-    "utils",
-    "version",
-    "viz",
-)
+# Names that are loaded at their first use, by the module that has them ("": modules themselves).  Together they would
+# add a fifth to xgrad's own import.
+_LATER = {name: home for home, names in {
+    "": """
+        accelerator amp backends chips compiler conformance cpu cuda distributed distributions fft func
+        interop jit library masked optim profiler serialization signal sparse testing types utils version viz""",
+    "accelerator": "get_device_module mps mtia xpu",
+    "amp.autocast_mode": "autocast",
+    "amp.grad_scaler": "GradScaler",
+    "amp.settings": """
+        autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype
+        get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled is_autocast_cpu_enabled
+        is_autocast_enabled set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled
+        set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype""",
+    "backends": "Backend Cost Event Stream ViewRule",
+    "base.sizes": "SymBool SymFloat SymInt sym_float sym_int sym_max sym_min sym_not sym_sqrt sym_sum",
+    "base.switches": """
+        are_deterministic_algorithms_enabled get_deterministic_debug_mode get_float32_matmul_precision
+        get_num_interop_threads get_num_threads is_deterministic_algorithms_warn_only_enabled
+        set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal set_num_interop_threads
+        set_num_threads use_deterministic_algorithms""",
+    "chips": "target",
+    "comparison.compare": "compare",
+    "compile_cache": "compile_cache_info disable_compile_cache enable_compile_cache",
+    "compiler": "compile",
+    "control_flow": "cond while_loop",
+    "func": "vmap",
+    "interop.jax": "from_jax to_jax",
+    "library.tags": "Tag",
+    "ops.aten": """
+        grid_sampler grid_sampler_2d grid_sampler_3d native_batch_norm native_dropout native_group_norm
+        native_layer_norm""",
+    "serialization": "load save",
+    "torch_modules": "as_torch",
+    "utils.dlpack": "from_dlpack",
+}.items() for name in names.split()}  # fmt: skip
 
 
 def _found(name: str) -> _Any:
-    if name in _MODULES:
+    home = _LATER.get(name)
+    if home == "":
         return _importlib.import_module(f"xgrad.{name}")
-    if name in _LATER:
-        found = globals()[name] = getattr(_importlib.import_module(f"xgrad.{_LATER[name]}"), name)
+    if home is not None:
+        found = globals()[name] = getattr(_importlib.import_module(f"xgrad.{home}"), name)
         return found
     if name.startswith("_foreach_"):  # packages ask for these by name, and few programs do
         functions = _importlib.import_module("xgrad.ops.foreach").FOREACH
@@ -344,11 +178,8 @@ def _found(name: str) -> _Any:
 globals()["__getattr__"] = _found  # type checkers do not see it: a misspelt name is an error
 
 
-# Modules for users.  Python puts the others that are imported into this one's globals too.
-_PUBLIC = frozenset({
-    *_MODULES, "autograd", "config", "errors", "linalg", "nn", "overrides", "random", "return_types", "special",
-    "views",
-})  # fmt: skip
+# Modules for users that are loaded already.  Python puts the others that are imported into this one's globals too.
+_PUBLIC = {"autograd", "config", "errors", "linalg", "nn", "overrides", "random", "return_types", "special", "views"}
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .autograd import profiler as _profiler
-from .autograd.profiler import record_function as record_function
+from .autograd.profiler import record_function
 from .base.missing import close_namespace as _close_namespace
 
 __all__ = [

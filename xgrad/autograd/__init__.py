@@ -6,29 +6,25 @@ from typing import Any as _Any
 
 from ..base.missing import MissingNameError as _MissingNameError
 from ..engine.saved_variable import SavedVariable as SavedTensor  # the name by which PyTorch shows it
-from . import forward_ad as forward_ad
-from . import graph as graph
+from . import forward_ad, graph
 from .anomaly_mode import _current_autograd_node as _current_autograd_node
-from .anomaly_mode import detect_anomaly as detect_anomaly
-from .anomaly_mode import set_detect_anomaly as set_detect_anomaly
-from .backward import backward as backward
-from .backward import grad as grad
-from .compiled_backward import compiled_backward as compiled_backward
-from .function import Function as Function
-from .function import NestedIOFunction as NestedIOFunction
-from .function import once_differentiable as once_differentiable
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
+from .backward import backward, grad
+from .compiled_backward import compiled_backward
+from .function import Function, NestedIOFunction, once_differentiable
 from .grad_mode import _force_original_view_tracking as _force_original_view_tracking
-from .grad_mode import enable_grad as enable_grad
-from .grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy
-from .grad_mode import inference_mode as inference_mode
-from .grad_mode import is_multithreading_enabled as is_multithreading_enabled
-from .grad_mode import is_view_replay_enabled as is_view_replay_enabled
-from .grad_mode import no_grad as no_grad
-from .grad_mode import set_grad_enabled as set_grad_enabled
-from .grad_mode import set_multithreading_enabled as set_multithreading_enabled
-from .gradcheck import gradcheck as gradcheck
-from .gradcheck import gradgradcheck as gradgradcheck
-from .variable import Variable as Variable
+from .grad_mode import (
+    enable_grad,
+    enforce_grad_layout_policy,
+    inference_mode,
+    is_multithreading_enabled,
+    is_view_replay_enabled,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
+from .gradcheck import gradcheck, gradgradcheck
+from .variable import Variable
 from .version_counter import _unsafe_preserve_version_counter as _unsafe_preserve_version_counter
 
 if _TYPE_CHECKING:

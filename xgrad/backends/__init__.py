@@ -6,15 +6,14 @@ JAX's devices compute for it.  `cudnn`, `mps` and the other names of torch.backe
 from typing import Any
 
 from ..base.missing import MissingNameError
-from ..views.rules import ViewRule as ViewRule
-from . import passes as passes
-from .backend import Backend as Backend
-from .cost import Cost as Cost
-from .faults import Faults as Faults
-from .streams import Event as Event
-from .streams import Stream as Stream
+from ..views.rules import ViewRule
+from . import passes
+from .backend import Backend
+from .cost import Cost
+from .faults import Faults
+from .streams import Event, Stream
 from .torch_names import LIBRARIES as _LIBRARIES
-from .work import Operation as Operation
+from .work import Operation
 
 __all__ = ["Backend", "Cost", "Event", "Faults", "Operation", "Stream", "ViewRule", "passes"]
 

@@ -70,13 +70,11 @@ class Apart(NamedTuple):
 class Sum:
     """A count, with bytes."""
 
-    bytes: Any
-    count: Any
-
     __slots__ = ("bytes", "count")
 
     def __init__(self) -> None:
-        self.count, self.bytes = 0, 0
+        self.count: Any = 0
+        self.bytes: Any = 0
 
     def add(self, size: int) -> None:
         """Count one more, of so many bytes."""
@@ -87,13 +85,7 @@ class Sum:
 class Events:
     """The counts of one report."""
 
-    adjoints: Any
-    reads: Any
-    received: Any
-    refreshes: Any
-    sent: Any
     shared: Any
-    writes: Any
 
     def __init__(self) -> None:
         self.operators: Counter[str] = Counter()
@@ -101,7 +93,10 @@ class Events:
         self.log: Any = None  # a clock.Log of a backend with a Cost
         self.launches: dict[Any, list[Any]] = {}  # by program and operands' shapes: [Launch, how often]
         self.programs: list[str] = []  # why each was compiled
-        self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
+        self.reads: Any = Sum()
+        self.refreshes: Any = Sum()
+        self.writes: Any = Sum()
+        self.adjoints: Any = Sum()
         self.copies, self.shared = Sum(), Sum()  # that donation would have saved; because a storage was shared
         self.apart: dict[tuple[str, str], Sum] = {}  # views that are copies, by operation and line
         self.parted: Counter[tuple[str, str, str]] = Counter()  # writes that an alias would have shown, with their line
@@ -109,7 +104,8 @@ class Events:
         self.fallbacks: dict[Fallback, Sum] = {}
         self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.faults: list[Fault] = []
-        self.sent, self.received = Sum(), Sum()
+        self.sent: Any = Sum()
+        self.received: Any = Sum()
         self.transfers: dict[Transfer, Sum] = {}  # these, one by one
         self.lowered: set[str] = set()  # the operators whose lowerings were called
         self.between: Sum = Sum()  # chips, when an array gets another sharding

@@ -18,14 +18,12 @@ from jax.sharding import Mesh, Sharding
 class DeclaredDevice:
     """A device of an `xgrad.Backend`; the first has number 0."""
 
-    id: Any
-    platform: str
-    strided: bool
-
     __slots__ = ("id", "platform", "strided")
 
     def __init__(self, name: str, strided: bool, number: int = 0) -> None:
-        self.platform, self.id, self.strided = name, number, strided
+        self.platform: str = name
+        self.id: Any = number
+        self.strided: bool = strided
 
     @property
     def process_index(self) -> int:

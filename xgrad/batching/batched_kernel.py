@@ -25,35 +25,27 @@ class BatchedOperator(Operator):
     Arguments that `axes` does not mark are the same for all entries.
     """
 
-    name: str
-    node_name: str
-    outputs: Any
-    differentiable: bool
-    jit: bool
-    pointwise: bool
-    converts: bool
-    in_backward: bool
-    first: bool
-    masked: bool
-    parameters: tuple[str, ...]
-    variadic: str | None
-    static_names: tuple[str, ...]
-    formulas: dict[str, Callable[..., Any]]
-    defaults: dict[str, Any]
-    check: Callable[..., Any] | None
-    single: Kernel
-    axes: tuple[bool, ...]
-
     def __init__(self, kernel: Kernel, axes: tuple[bool, ...]) -> None:
         single = kernel.operator
-        self.name, self.node_name, self.outputs = single.name, single.node_name, single.outputs
-        self.differentiable, self.jit, self.pointwise = single.differentiable, single.jit, False
-        self.converts, self.in_backward = single.converts, single.in_backward
-        self.first, self.masked = single.first, single.masked
+        self.name: str = single.name
+        self.node_name: str = single.node_name
+        self.outputs: Any = single.outputs
+        self.differentiable: bool = single.differentiable
+        self.jit: bool = single.jit
+        self.pointwise: bool = False
+        self.converts: bool = single.converts
+        self.in_backward: bool = single.in_backward
+        self.first: bool = single.first
+        self.masked: bool = single.masked
         self.wide = self.wide_gradients = False  # the functions of the single entry are
-        self.parameters, self.variadic, self.static_names = single.parameters, single.variadic, ()
-        self.formulas, self.defaults, self.check = single.formulas, {}, None
-        self.single, self.axes = kernel, axes
+        self.parameters: tuple[str, ...] = single.parameters
+        self.variadic: str | None = single.variadic
+        self.static_names: tuple[str, ...] = ()
+        self.formulas: dict[str, Callable[..., Any]] = single.formulas
+        self.defaults: dict[str, Any] = {}
+        self.check: Callable[..., Any] | None = None
+        self.single: Kernel = kernel
+        self.axes: tuple[bool, ...] = axes
         self.function: Any = jax.vmap(kernel.function, in_axes=_axes(axes))
         if single.overflows is not None:
             self.overflows = jax.vmap(partial(single.overflows, **kernel.statics), in_axes=(0, *_axes(axes)))
@@ -84,20 +76,18 @@ class BatchedPlan(Plan):
 
     __slots__ = ("single",)
     has_formula = False  # backward needs the shapes of the arguments
-    single: Plan
-    kernel: Any
-    programs: dict[Any, Callable[..., Any]]
-    operators: dict[Any, Any]
-    simple: dict[int, Callable[..., Any]]
-    formulas: dict[tuple[int, int], Any]
     fits: set[tuple[Any, ...]]
     general: bool
 
     def __init__(self, kernel: BatchedKernel, single: Plan) -> None:
         for name in Plan.__slots__:
             setattr(self, name, getattr(single, name))
-        self.kernel, self.single = kernel, single
-        self.programs, self.operators, self.simple, self.formulas = {}, {}, {}, {}
+        self.kernel: Any = kernel
+        self.single: Plan = single
+        self.programs: dict[Any, Callable[..., Any]] = {}
+        self.operators: dict[Any, Any] = {}
+        self.simple: dict[int, Callable[..., Any]] = {}
+        self.formulas: dict[tuple[int, int], Any] = {}
         self.passes = self.reuses = False
         self.fits, self.general = set(), True  # each backward fits its gradients to the arguments
 

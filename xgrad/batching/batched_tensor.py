@@ -44,12 +44,11 @@ class VmapLevel:
     """One running `vmap`: its depth, the size of its batch, its rule for random operators."""
 
     __slots__ = ("depth", "open", "randomness", "size")
-    depth: int
-    randomness: str
-    size: int
 
     def __init__(self, depth: int, size: int, randomness: str) -> None:
-        self.depth, self.size, self.randomness = depth, size, randomness
+        self.depth: int = depth
+        self.size: int = size
+        self.randomness: str = randomness
         self.open: bool = True
 
 

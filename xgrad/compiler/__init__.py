@@ -22,18 +22,18 @@ messages.py          the texts of errors
 torch_names.py       torch.compiler's functions, most without effect
 """
 
-from .function import CompiledFunction as CompiledFunction
-from .function import Metrics as Metrics
-from .function import compile as compile
-from .torch_names import allow_in_graph as allow_in_graph
-from .torch_names import assume_constant_result as assume_constant_result
-from .torch_names import cudagraph_mark_step_begin as cudagraph_mark_step_begin
-from .torch_names import disable as disable
-from .torch_names import is_compiling as is_compiling
-from .torch_names import is_dynamo_compiling as is_dynamo_compiling
-from .torch_names import is_exporting as is_exporting
-from .torch_names import reset as reset
-from .torch_names import set_stance as set_stance
+from .function import CompiledFunction, Metrics, compile
+from .torch_names import (
+    allow_in_graph,
+    assume_constant_result,
+    cudagraph_mark_step_begin,
+    disable,
+    is_compiling,
+    is_dynamo_compiling,
+    is_exporting,
+    reset,
+    set_stance,
+)
 
 __all__ = [
     "CompiledFunction", "Metrics", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin",

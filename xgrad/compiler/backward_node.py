@@ -20,7 +20,6 @@ class CompiledFunctionBackward(Node):
 
     _backward: Any = None
     _residuals: list | None = None
-    _failures: dict[int, Exception]
     _targets: tuple[Target, ...] = ()
     _inputs: tuple[Tensor, ...] = ()
     _versions: tuple[int, ...] = ()
@@ -29,7 +28,7 @@ class CompiledFunctionBackward(Node):
     def __init__(self, traced: Traced, tensors: list[Any]) -> None:
         self.avals: tuple[Any, ...] = traced.metas
         self.sequence_nr: int = state.next_sequence_nr()
-        self._failures = traced.failures
+        self._failures: dict[int, Exception] = traced.failures
         if traced.targets:
             self._backward, self._targets = traced.program.backward, traced.targets
             self.next_edges = tuple(

@@ -61,15 +61,14 @@ class Kept:
     """A container, and its content before the run."""
 
     __slots__ = ("before", "name", "read", "value", "write")
-    name: str
-    read: Callable[..., Any]
-    value: Any
-    write: Callable[..., Any]
 
     def __init__(
         self, name: str, value: Any, read: Callable[[], dict[Any, Any]], write: Callable[[dict[Any, Any]], None]
     ) -> None:
-        self.name, self.value, self.read, self.write = name, value, read, write
+        self.name: str = name
+        self.value: Any = value
+        self.read: Callable[..., Any] = read
+        self.write: Callable[..., Any] = write
         self.before: dict[Any, Any] = read()
 
     def changes(self) -> dict[Any, Any]:

@@ -322,12 +322,11 @@ class Making:
     """Makes the tensors of one call, by their recipes."""
 
     __slots__ = ("arrays", "counters", "made", "node", "storages", "tensors")
-    arrays: Any
-    node: Any
-    tensors: list[Tensor]
 
     def __init__(self, arrays: Any, tensors: list[Tensor], node: Any) -> None:
-        self.arrays, self.tensors, self.node = arrays, tensors, node
+        self.arrays: Any = arrays
+        self.tensors: list[Tensor] = tensors
+        self.node: Any = node
         self.made: list[Tensor] = []
         self.storages: dict[int, Storage] = {}
         self.counters: dict[int, VersionCounter] = {}

@@ -64,12 +64,11 @@ class Reached:
         "before", "by_value", "grad_read", "grad_written", "hooks", "now", "number", "outside", "root", "storage",
         "tensor",
     )  # fmt: skip
-    before: dict[str, Any]
-    number: int
-    tensor: Tensor
 
     def __init__(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:
-        self.number, self.tensor, self.before = number, tensor, before
+        self.number: int = number
+        self.tensor: Tensor = tensor
+        self.before: dict[str, Any] = before
         self.now: dict[str, Any] = dict(before)  # the attributes that the overlay's thread sees
         self.storage: Any = None  # the twin of its storage
         self.root: Any = None

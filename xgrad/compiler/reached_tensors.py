@@ -39,14 +39,12 @@ class Root:
     """One array from outside: a storage's, a generator's key, or a bare array among the arguments."""
 
     __slots__ = ("array", "aval", "number", "owner", "tracer")
-    array: Any
-    aval: Any
-    number: int
-    owner: Any
 
     def __init__(self, number: int, owner: Any, array: Any) -> None:
-        self.number, self.owner, self.array = number, owner, array
-        self.aval = array.aval if array.__class__ is not Pending else ShapedArray(array.shape, array.dtype)
+        self.number: int = number
+        self.owner: Any = owner
+        self.array: Any = array
+        self.aval: Any = array.aval if array.__class__ is not Pending else ShapedArray(array.shape, array.dtype)
         self.tracer: Any = input_p.bind(aval=self.aval, number=number)
 
 

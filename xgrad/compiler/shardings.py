@@ -32,11 +32,9 @@ _PLACES = (str, device, jax.Device, jax.sharding.Sharding, PartitionSpec)
 class Shardings:
     """The `in_shardings` or `out_shardings` of a function: a prefix of the tree of its arguments, or of its result."""
 
-    name: str
-    prefix: Any
-
     def __init__(self, name: str, prefix: Any) -> None:
-        self.name, self.prefix = name, prefix
+        self.name: str = name
+        self.prefix: Any = prefix
         self._mesh = state.mesh  # the mesh of the block in which the function was made
         self._of_trees: dict[Any, list] = {}
 

@@ -12,11 +12,9 @@ records.py        check, cell, row; results.py: all rows; state_file.py: the JSO
 report.py         as people read it: table.py, page.py
 """
 
-from .records import Cell as Cell
-from .records import Check as Check
-from .records import Row as Row
-from .report import Report as Report
-from .running import run as run
+from .records import Cell, Check, Row
+from .report import Report
+from .running import run
 
 __all__ = ["Cell", "Check", "Report", "Row", "run"]
 

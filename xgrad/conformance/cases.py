@@ -75,12 +75,10 @@ def _whole(sample: Sample, dtype: np.dtype) -> Sample | None:
 class Case:
     """An operator with one sample in one dtype.  `device`: the `jax.Device` that stands for the default one."""
 
-    dtype: Any
-    number: int
-    op: Operator
-
     def __init__(self, op: Operator, number: int, dtype: Any, device: Any = None) -> None:
-        self.op, self.number, self.dtype = op, number, np.dtype(dtype)
+        self.op: Operator = op
+        self.number: int = number
+        self.dtype: Any = np.dtype(dtype)
         self.sample = sample = samples_of(op)[number]
         self.exact: Any = self.dtype not in dtypes.INEXACT
         self.random: Any = "key" in kinds(sample)

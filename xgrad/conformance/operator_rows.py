@@ -46,12 +46,10 @@ def operators() -> dict[str, Operator]:
 class OperatorRow:
     """One operator on one device.  `all_samples`: the dtypes that are checked on all samples, others on the first."""
 
-    all_samples: frozenset[np.dtype]
-    op: Operator
-    place: Place
-
     def __init__(self, op: Operator, place: Place, all_samples: frozenset[np.dtype]) -> None:
-        self.op, self.place, self.all_samples = op, place, all_samples
+        self.op: Operator = op
+        self.place: Place = place
+        self.all_samples: frozenset[np.dtype] = all_samples
         self.reference: Any = Reference(op)
 
     def cell(self, dtype: np.dtype) -> Cell | None:

@@ -19,12 +19,10 @@ class Results:
     `facts`: device, versions, dtypes and selection.  `complete`: no row is missing.
     """
 
-    complete: bool
-    facts: dict[str, Any]
-    rows: list[Row]
-
     def __init__(self, facts: dict[str, Any], rows: list[Row], complete: bool = True) -> None:
-        self.facts, self.rows, self.complete = facts, rows, complete
+        self.facts: dict[str, Any] = facts
+        self.rows: list[Row] = rows
+        self.complete: bool = complete
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -29,11 +29,9 @@ _OPTIONAL = ("compiled for", "accepted")  # facts that not every run has
 class StateFile:
     """The file of one run; without a path nothing is written."""
 
-    facts: dict[str, Any]
-    path: Path | None
-
     def __init__(self, path: Path | None, facts: dict[str, Any]) -> None:
-        self.path, self.facts = path, facts
+        self.path: Path | None = path
+        self.facts: dict[str, Any] = facts
         self.rows: list[Row] = []
         self.ended: list[Place] = []
         self._lines: list[str] = []

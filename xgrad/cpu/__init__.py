@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from ..base.missing import close_namespace as _close_namespace
-from . import amp as amp
+from . import amp
 
 __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
 

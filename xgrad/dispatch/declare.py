@@ -48,9 +48,8 @@ from .error_names import name_error
 from .inplace import call_inplace
 from .narrow_sums import compared_overflows
 from .operands import is_operand
-from .operator import Operator as Operator
+from .operator import Operator, linear
 from .operator import freeze as freeze
-from .operator import linear as linear
 from .out import call_out
 from .public_code import compiled, place_of, unwritten
 from .rounding import rounds_once

@@ -54,7 +54,6 @@ class Kernel:
         "run",
         "statics",
     )
-    ran: bool
 
     def __init__(self, operator: Operator, statics: tuple[Any, ...]) -> None:
         self.operator: Operator = operator
@@ -84,7 +83,7 @@ class Kernel:
             None,
         )
         self.run: Callable[..., Any] = self._first  # then `program` itself
-        self.ran = False
+        self.ran: bool = False
         self.differentiable: bool = operator.differentiable
         self.outputs: Any = operator.outputs
         self.node_class: type[Any] = node_class(name_of(operator.name, self.statics, operator.node_name))

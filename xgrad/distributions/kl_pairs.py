@@ -33,20 +33,13 @@ def _mean_log_rest(p: Any) -> Tensor:
     return (T["xlogy"](high, high) - T["xlogy"](low, low)) / (p.high - p.low) - 1
 
 
-def _uniform_exp(p: Any, s: Any) -> Tensor:
-    return s / (p.high - p.low) * ((-p.low / s).exp() - (-p.high / s).exp())
-
-
-def _pareto_square(p: Any) -> Tensor:
-    return p.alpha * p.scale.pow(2) / (p.alpha - 2)
-
-
 # For each kind of p: the means of x, x², log x, log(1 - x), exp(-x/s).
 MEANS: dict[type, dict[str, Callable[..., Tensor]]] = {
     Uniform: {
         "x": lambda p: (p.low + p.high) / 2,
         "x²": lambda p: (p.high.pow(2) + p.high * p.low + p.low.pow(2)) / 3,
-        "log": _mean_log, "log rest": _mean_log_rest, "exp": _uniform_exp,
+        "log": _mean_log, "log rest": _mean_log_rest,
+        "exp": lambda p, s: s / (p.high - p.low) * ((-p.low / s).exp() - (-p.high / s).exp()),
     },
     Beta: {
         "x": lambda p: p.mean, "x²": lambda p: p.variance + p.mean.pow(2),
@@ -68,7 +61,7 @@ MEANS: dict[type, dict[str, Callable[..., Tensor]]] = {
     },
     Normal: {"exp": lambda p, s: (0.5 * (p.scale / s).pow(2) - p.loc / s).exp(), "x": lambda p: p.loc},
     Pareto: {
-        "x": lambda p: p.alpha * p.scale / (p.alpha - 1), "x²": _pareto_square,
+        "x": lambda p: p.alpha * p.scale / (p.alpha - 1), "x²": lambda p: p.alpha * p.scale.pow(2) / (p.alpha - 2),
         "log": lambda p: p.scale.log() + 1 / p.alpha,
     },
 }  # fmt: skip
@@ -78,10 +71,6 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 def _of_normal(q: Any, mean: Any, p: Any) -> Tensor:
     square = mean["x²"](p) - 2 * q.loc * mean["x"](p) + q.loc.pow(2)
     return -q.scale.log() - _HALF_LOG_2PI - square / (2 * q.scale.pow(2))
-
-
-def _of_exponential(q: Any, mean: Any, p: Any) -> Tensor:
-    return q.rate.log() - q.rate * mean["x"](p)
 
 
 def _of_gamma(q: Any, mean: Any, p: Any) -> Tensor:
@@ -94,28 +83,19 @@ def _of_gumbel(q: Any, mean: Any, p: Any) -> Tensor:
     return -s.log() - (mean["x"](p) - q.loc) / s - (q.loc / s).exp() * mean["exp"](p, s)
 
 
-def _of_continuous_bernoulli(q: Any, mean: Any, p: Any) -> Tensor:
-    return mean["x"](p) * q.logits + T["log1p"](-q.probs) + q._log_norm()
-
-
-def _of_uniform(q: Any, mean: Any, p: Any) -> Tensor:
-    return -(q.high - q.low).log()
-
-
 def _of_beta(q: Any, mean: Any, p: Any) -> Tensor:
     a, b, lgamma = q.concentration1, q.concentration0, T["lgamma"]
     norm = lgamma(a) + lgamma(b) - lgamma(a + b)
     return (a - 1) * mean["log"](p) + (b - 1) * mean["log rest"](p) - norm
 
 
-def _of_pareto(q: Any, mean: Any, p: Any) -> Tensor:
-    return q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1) * mean["log"](p)
-
-
 # For each kind of q: the mean of its log-density.
 EXPECTED: dict[type, Callable[..., Tensor]] = {
-    Normal: _of_normal, Exponential: _of_exponential, Gamma: _of_gamma, Gumbel: _of_gumbel,
-    ContinuousBernoulli: _of_continuous_bernoulli, Uniform: _of_uniform, Beta: _of_beta, Pareto: _of_pareto,
+    Normal: _of_normal, Gamma: _of_gamma, Gumbel: _of_gumbel, Beta: _of_beta,
+    Exponential: lambda q, mean, p: q.rate.log() - q.rate * mean["x"](p),
+    ContinuousBernoulli: lambda q, mean, p: mean["x"](p) * q.logits + T["log1p"](-q.probs) + q._log_norm(),
+    Uniform: lambda q, mean, p: -(q.high - q.low).log(),
+    Pareto: lambda q, mean, p: q.alpha.log() + q.alpha * q.scale.log() - (q.alpha + 1) * mean["log"](p),
 }  # fmt: skip
 
 

@@ -10,20 +10,15 @@ from typing import Any
 from ..base.dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
-from .transform import ComposeTransform as ComposeTransform
-from .transform import IndependentTransform as IndependentTransform
-from .transform import Transform as Transform
-from .transform import as_vector
-from .transform import identity_transform as identity_transform
-from .transform_parts import CatTransform as CatTransform
-from .transform_parts import CumulativeDistributionTransform as CumulativeDistributionTransform
-from .transform_parts import ReshapeTransform as ReshapeTransform
-from .transform_parts import StackTransform as StackTransform
-from .transform_vectors import CorrCholeskyTransform as CorrCholeskyTransform
-from .transform_vectors import LowerCholeskyTransform as LowerCholeskyTransform
-from .transform_vectors import PositiveDefiniteTransform as PositiveDefiniteTransform
-from .transform_vectors import SoftmaxTransform as SoftmaxTransform
-from .transform_vectors import StickBreakingTransform as StickBreakingTransform
+from .transform import ComposeTransform, IndependentTransform, Transform, as_vector, identity_transform
+from .transform_parts import CatTransform, CumulativeDistributionTransform, ReshapeTransform, StackTransform
+from .transform_vectors import (
+    CorrCholeskyTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    SoftmaxTransform,
+    StickBreakingTransform,
+)
 from .utils import T, broadcast_all, clipped_sigmoid, softplus, sum_rightmost
 
 __all__ = [

@@ -35,10 +35,8 @@ from .programs.formula import Formula
 class CopySlices(InternalNode):
     """Edge 0 is the base's edge before the write, the others are the edges of `fn`."""
 
-    fn: Node | None
-
     def __init__(self, base_edge: tuple[Any, ...], base: Any, chain: ViewChain, fn: Node) -> None:
-        self.fn = fn
+        self.fn: Node | None = fn
         self.chain = chain
         wire(self, (base_edge, *fn.next_edges[1:]), (base,))
         # The part of the base that was written is what fn's input 0 was: its gradient goes back into the base's.

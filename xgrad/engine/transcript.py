@@ -159,12 +159,10 @@ def _results(out: Any, queue: Queue | None, place: int) -> Any:
 class Recording:
     """A backward that the engine's loop runs.  Its leaves get their gradients at the end."""
 
-    entries: Any
-    inputs: Any
-
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
-        self.entries, self.inputs = outline.queue.entries, outline.queue.inputs
+        self.entries: Any = outline.queue.entries
+        self.inputs: Any = outline.queue.inputs
         self.late: list[tuple[Node, list[Any]]] = []
 
     def defer(self, task: GraphTask, node: Node, inputs: list[Any], needs: int) -> tuple[Any, ...]:

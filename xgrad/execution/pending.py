@@ -28,12 +28,11 @@ class Aval:
     """The shape, dtype and weak type of an array.  Equal ones are one object, so that they are compared by identity."""
 
     __slots__ = ("__weakref__", "dtype", "ndim", "shape", "size", "struct", "weak_type")
-    shape: tuple[int, ...]
-    dtype: Any
-    weak_type: bool
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, weak_type: bool) -> None:
-        self.shape, self.dtype, self.weak_type = shape, dtype, weak_type
+        self.shape: tuple[int, ...] = shape
+        self.dtype: Any = dtype
+        self.weak_type: bool = weak_type
         self.struct: Any = jax.ShapeDtypeStruct(shape, dtype, weak_type=weak_type)
         self.ndim: int = len(shape)
         self.size: int = self.struct.size

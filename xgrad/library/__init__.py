@@ -18,21 +18,21 @@ Source: PyTorch's `torch.library`.
 from typing import Any, NoReturn
 
 from ..base.missing import close_namespace as _close_namespace
-from .custom_op import CustomOpDef as CustomOpDef
-from .custom_op import custom_op as custom_op
-from .infer_schema import infer_schema as infer_schema
-from .libraries import Library as Library
-from .libraries import define as define
-from .libraries import get_kernel as get_kernel
-from .libraries import impl as impl
-from .libraries import register_autocast as register_autocast
-from .libraries import register_autograd as register_autograd
-from .libraries import register_fake as register_fake
-from .libraries import register_kernel as register_kernel
-from .libraries import register_torch_dispatch as register_torch_dispatch
-from .libraries import register_vmap as register_vmap
-from .opcheck import OpCheckError as OpCheckError
-from .opcheck import opcheck as opcheck
+from .custom_op import CustomOpDef, custom_op
+from .infer_schema import infer_schema
+from .libraries import (
+    Library,
+    define,
+    get_kernel,
+    impl,
+    register_autocast,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_torch_dispatch,
+    register_vmap,
+)
+from .opcheck import OpCheckError, opcheck
 
 impl_abstract = register_fake
 

@@ -198,16 +198,7 @@ class _Watch:
     def _at_outputs(self, _: Any, grads: tuple) -> tuple:
         outputs: Any = _spread(self.output_places, grads, self.n_outputs)
         for hook in self.pre_hooks:
-            new = hook(self.module, outputs)
-            if new is None:
-                continue
-            new = _as_tuple(new)
-            if len(new) != len(outputs):
-                raise RuntimeError(
-                    f"Backward pre hook returned an invalid number of grad_output, got {len(new)}, but expected "
-                    f"{len(outputs)}"
-                )
-            outputs = new
+            outputs = _replaced(outputs, hook(self.module, outputs), "Backward pre hook", "grad_output")
         if self.input_places is not None:
             self.grad_outputs = outputs
         else:
@@ -233,22 +224,23 @@ class _Watch:
             return None
         inputs: Any = _spread(self.input_places or [], grads, self.n_inputs)
         for hook in self.hooks:
-            new = hook(self.module, inputs, self.grad_outputs)
-            if new is None:
-                continue
-            new = _as_tuple(new)
-            if len(new) != len(inputs):
-                raise RuntimeError(
-                    f"Backward hook returned an invalid number of grad_input, got {len(new)}, but expected "
-                    f"{len(inputs)}"
-                )
-            inputs = new
+            inputs = _replaced(inputs, hook(self.module, inputs, self.grad_outputs), "Backward hook", "grad_input")
         self.grad_outputs = None
         return tuple(inputs[i] for i in self.input_places or [])
 
 
 def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, Tensor) else value
+
+
+def _replaced(grads: Any, new: Any, hook: str, name: str) -> Any:
+    """Return what a hook gave in place of the gradients, or these.  Raises `RuntimeError` for another number."""
+    if new is None:
+        return grads
+    new = _as_tuple(new)
+    if len(new) != len(grads):
+        raise RuntimeError(f"{hook} returned an invalid number of {name}, got {len(new)}, but expected {len(grads)}")
+    return new
 
 
 def _spread(places: list[int], values: tuple, n: int) -> tuple:

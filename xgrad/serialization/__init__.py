@@ -25,11 +25,7 @@ from ._restore import restored
 from ._safetensors_file import FileError, contents, replaceable
 from ._torch_file import read_torch_file
 from ._tree import decoded, encoded, header_of
-from ._unpickling import add_safe_globals as add_safe_globals
-from ._unpickling import clear_safe_globals as clear_safe_globals
-from ._unpickling import get_safe_globals as get_safe_globals
-from ._unpickling import safe_globals as safe_globals
-from ._unpickling import unpickled
+from ._unpickling import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals, unpickled
 
 __all__ = [
     "FileError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",

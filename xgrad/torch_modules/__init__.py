@@ -12,7 +12,7 @@ pytree.py            torch.utils._pytree
 borrow.py            modules of an installed PyTorch, run over xgrad
 """
 
-from .enter import as_torch as as_torch
+from .enter import as_torch
 
 __all__ = ["as_torch"]
 

@@ -7,8 +7,7 @@ from ..base.missing import MissingNameError
 from ..config import state
 from ..execution.references import attribute_alone
 from ..tensor import Tensor
-from . import checkpoint as checkpoint
-from . import dlpack as dlpack
+from . import checkpoint, dlpack
 
 if TYPE_CHECKING:
     from . import data as data

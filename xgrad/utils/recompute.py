@@ -60,12 +60,6 @@ class Recomputed:
 class Frame:
     """One call of `checkpoint`."""
 
-    generator: Any
-    tracking: str | None
-    vmap_levels: tuple[Any, ...]
-    transforms: int
-    autocast: Any
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -87,8 +81,11 @@ class Frame:
         self.described: list[Any] = []
         self.complete = False
         self.drawn: dict[Any, Any] | None = None  # the keys that the generators had when the function first used them
-        self.generator, self.tracking = state.generator, state.tracking
-        self.vmap_levels, self.transforms, self.autocast = state.vmap_levels, state.transforms, state.autocast
+        self.generator: Any = state.generator
+        self.tracking: str | None = state.tracking
+        self.vmap_levels: tuple[Any, ...] = state.vmap_levels
+        self.transforms: int = state.transforms
+        self.autocast: Any = state.autocast
         # Both have the GraphTask (or GraphExecGroup) as a key, and are dropped with it.
         self.runs: weakref.WeakKeyDictionary[Any, Recomputed] = weakref.WeakKeyDictionary()
         self.arrived: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()

@@ -4,7 +4,7 @@ A program reads the view from the base's array, or writes new values of the view
 """
 
 from . import named as named
-from .tracking import tracking as tracking
+from .tracking import tracking
 
 __all__ = ["tracking"]
 

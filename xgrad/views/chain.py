@@ -111,9 +111,6 @@ class ViewChain:
         "_reads", "_starts", "_view", "_write", "_write_donated", "children", "dtype", "is_root", "root_dtype",
         "root_shape", "shape", "steps",
     )  # fmt: skip
-    root_dtype: np.dtype[Any]
-    root_shape: Shape
-    steps: tuple[ViewStep, ...]
     dtype: np.dtype[Any]
     shape: Shape
 
@@ -128,7 +125,9 @@ class ViewChain:
         self._parent: Any = parent
         # Of a root: the first of its rows; of another row, the same one.
         self._first: ViewChain | None = first
-        self.root_shape, self.root_dtype, self.steps = root_shape, root_dtype, steps
+        self.root_shape: Shape = root_shape
+        self.root_dtype: np.dtype[Any] = root_dtype
+        self.steps: tuple[ViewStep, ...] = steps
         self.is_root: bool = not steps
         if first is not None:
             self._parent = _UNSET

@@ -71,22 +71,19 @@ class Program:
         "adjoint", "counts", "dtype", "placed", "root_dtype", "root_shape", "seen", "shape", "steps", "trailing",
         "updates", "view", "write", "write_donated",
     )  # fmt: skip
-    root_dtype: np.dtype[Any]
-    root_shape: Shape
-    counts: Shape
-    steps: tuple[ViewStep, ...]
-    dtype: np.dtype[Any]
-    shape: Shape
 
     def __init__(self, root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> None:
-        self.root_shape, self.root_dtype = root_shape, root_dtype
-        self.steps, self.counts = steps, counts
+        self.root_shape: Shape = root_shape
+        self.root_dtype: np.dtype[Any] = root_dtype
+        self.steps: tuple[ViewStep, ...] = steps
+        self.counts: Shape = counts
         self.seen: Any = []  # shape and dtype before each step
         shape, dtype = root_shape, root_dtype
         for step in steps:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
-        self.shape, self.dtype = shape, dtype
+        self.shape: Shape = shape
+        self.dtype: np.dtype[Any] = dtype
         self.view: Jitted = _reader(self)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write: Jitted = jit_checked(self.trace_write, self, keep_unused=True)

@@ -2,8 +2,8 @@
 
     sizes (2, 4), strides (3, 6), offset 1 of a root (4, 6) = root[:, 1:5:3].T: lowered to a slice and a transpose
 
-Invariant: `read_strided`, `write_strided` and `add_strided` raise, before anything is computed, for a geometry that
-leaves the root; the gathers and scatters leave this check to their caller.
+Invariant: `read_strided` and `write_strided` raise, before anything is computed, for a geometry that leaves the root;
+the gathers and scatters leave this check to their caller.
 PyTorch's counterparts: at::as_strided, as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp).
 """
 
@@ -308,45 +308,9 @@ def write_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
     return root.reshape(array.shape)
 
 
-def add_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
-    """Return the root array with `new` added to the elements of the view: the adjoint of `read_strided` on zeros.
-
-    If several indices are one element, all of theirs are added.
-    """
-    check_bounds(geometry, array.size, array.dtype.itemsize)
-    plan = strided_plan(array.shape, geometry)
-    if plan is None:
-        return scatter_add_strided(array, geometry, geometry.offset, new)
-    expanded = tuple(d for d, (unit, n) in enumerate(zip(plan.units, geometry.sizes)) if unit != n)
-    if expanded:
-        new = summed(new, expanded, keepdims=True)
-    part = _unplan(plan, new)
-    root = array.reshape(plan.shape)
-    part += slice_read(root, plan.starts, plan.sizes, plan.steps)
-    return slice_write(root, part, plan.starts, plan.sizes, plan.steps).reshape(array.shape)
-
-
 def _unplan(plan: StridedPlan, new: Any) -> Any:
     transposed = new.reshape(tuple(plan.kept[i] for i in plan.order))
     return transposed.transpose(np.argsort(plan.order).tolist()).reshape(plan.sizes)
-
-
-def as_strided_adjoint(grad: Any, input_geometry: TensorGeometry, view_geometry: TensorGeometry) -> Any:
-    """Return the gradient of `x.as_strided(view_geometry)` with respect to an x with the geometry `input_geometry`.
-
-    Like torch's as_strided_backward: the gradient is collected in the storage that both share; an element that several
-    indices of the input share is divided among them; and the input's part is read back.  Elements outside of the input
-    get none.
-    """
-    spans = [g.span() for g in (input_geometry, view_geometry)]
-    low = min(first for first, _ in spans)
-    numel = max(1, max(last for _, last in spans) + 1 - low)
-    inner, outer = (TensorGeometry(g.sizes, g.strides, g.offset - low) for g in (input_geometry, view_geometry))
-    storage = add_strided(jnp.zeros(numel, grad.dtype), outer, grad)
-    if inner.overlaps():
-        count = add_strided(jnp.zeros(numel, grad.dtype), inner, jnp.ones(inner.sizes, grad.dtype))
-        storage = storage / jnp.where(count == 0, 1, count)
-    return read_strided(storage, inner)
 
 
 def as_strided_scatter(base: Any, base_geometry: TensorGeometry, view_geometry: TensorGeometry, new: Any) -> Any:

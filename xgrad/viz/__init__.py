@@ -8,11 +8,11 @@
 Nothing but jax and numpy is needed: the layout is our own (layout.py), the pictures are SVG.
 """
 
-from .backward import backward as backward
-from .drawing import Drawing as Drawing
-from .graph import graph as graph
-from .program import program as program
-from .storage import storage as storage
+from .backward import backward
+from .drawing import Drawing
+from .graph import graph
+from .program import program
+from .storage import storage
 
 __all__ = ["Drawing", "backward", "graph", "program", "storage"]
 

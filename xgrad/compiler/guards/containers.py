@@ -162,8 +162,6 @@ class OfObject(Container):
     __slots__ = ("missing", "names", "own", "slots", "unfilled")
 
     fixed = False
-    missing: Any
-    names: frozenset[str] | None
 
     def __init__(
         self,
@@ -176,7 +174,8 @@ class OfObject(Container):
         self.slots: tuple[str, ...] = slots_of(type(value))
         self.own: bool = dict_of(value) is not None
         super().__init__(value, path, before)
-        self.names, self.missing = names, used.difference(self.before) if self.own else frozenset()
+        self.names: frozenset[str] | None = names
+        self.missing: Any = used.difference(self.before) if self.own else frozenset()
         self.unfilled: list[str] = [name for name in self.slots if name not in self.before and self.looks(name)]
 
     def read(self, value: Any) -> dict[Any, Any]:

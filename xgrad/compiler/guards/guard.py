@@ -74,14 +74,12 @@ class EqualArray(Guard):
     """
 
     __slots__ = ("attributes", "form", "type")
-    attributes: dict[str, Guard]
-    form: tuple[Any, ...]
-    type: Any
 
     def __init__(self, value: np.ndarray) -> None:
         self.value: np.ndarray[Any, Any] = _bits(value).copy()
-        self.type, self.form = type(value), _form(value)
-        self.attributes = {name: _of_attribute(item) for name, item in _attributes(value).items()}
+        self.type: Any = type(value)
+        self.form: tuple[Any, ...] = _form(value)
+        self.attributes: dict[str, Guard] = {name: _of_attribute(item) for name, item in _attributes(value).items()}
 
     def check(self, value: Any, found: list[Any]) -> str | None:
         same = (
@@ -127,11 +125,10 @@ class EqualBytes(Guard):
     __slots__ = ("type",)
 
     kinds: Any = (bytearray, array, memoryview, np.void)
-    type: Any
-    value: tuple[Any, ...]
 
     def __init__(self, value: Any) -> None:
-        self.value, self.type = _contents(value), value.__class__
+        self.value: tuple[Any, ...] = _contents(value)
+        self.type: Any = value.__class__
 
     def check(self, value: Any, found: list[Any]) -> str | None:
         return None if value.__class__ is self.type and _contents(value) == self.value else " has other bytes now"
@@ -162,12 +159,11 @@ class Container(Guard):
 
     fixed = True  # True if it must be the same object in each call
     live = False  # True if its values must be read in each call: in another thread, say, they are others
-    path: Any
-    type: Any
 
     def __init__(self, value: Any, path: Path, before: dict[Any, Any] | None = None) -> None:
         self.value: Any = value
-        self.path, self.type = path, type(value)
+        self.path: Any = path
+        self.type: Any = type(value)
         self.children: list[tuple[Any, Guard]] = []
         self.before = dict(self.read(value)) if before is None else before
         self.rest: Guard | None = None  # the guard of its attributes, if it has items too

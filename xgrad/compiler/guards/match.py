@@ -21,9 +21,6 @@ _AS_TENSOR = " Give numbers that change as tensors, and each value runs the same
 class Match:
     """The guards of one program."""
 
-    tree: Any
-    modes: tuple[Any, ...]
-
     def __init__(
         self,
         tree: Any,
@@ -37,7 +34,8 @@ class Match:
         arrays: list[tuple[int, Any]],
         links: list[tuple[str, int, int]],
     ) -> None:
-        self.tree, self.modes = tree, modes
+        self.tree: Any = tree
+        self.modes: tuple[Any, ...] = modes
         self.orders = orders  # (path, keys) of dictionaries among the arguments
         self.arguments = arguments  # (place among the leaves, guard)
         self.function = function  # an `OfRoots`: the guard of the function, its globals and objects

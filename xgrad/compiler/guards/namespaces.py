@@ -28,17 +28,32 @@ class OfRoots(Container):
         return iter(())
 
 
-class OfFixed(Container):
-    """A class or a module: the same object in each call, with guards of the attributes that code names."""
+class OfNames(Container):
+    """The values that code names, of an object that has more of them.  `unset`: the names without a value so far."""
 
     __slots__ = ("names", "unset")
+
+    also: tuple[str, ...] = ()  # what is looked at beside the names
 
     def __init__(self, value: Any, path: Path, names: frozenset[str], before: dict[Any, Any] | None = None) -> None:
         self.names: frozenset[str] = names
         super().__init__(value, path, before)
-        self.unset: frozenset[str] = names.difference(
-            self.before
-        )  # if one is set later, it hides an inherited attribute
+        self.unset: frozenset[str] = names.difference(self.before)
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        now = self.read(self.value)
+        for key in (*self.names, *self.also):
+            was, here = self.before.get(key, MISSING), now.get(key, MISSING)
+            if was is not here and not same_scalar(was, here):
+                yield key, was, here
+
+
+class OfFixed(OfNames):
+    """A class or a module: the same object in each call.  A name that is set later hides an inherited attribute."""
+
+    __slots__ = ()
+
+    also: tuple[str, ...] = ("__bases__", "__class__")
 
     def looks(self, key: Any) -> bool:
         return key in self.names or key == "__bases__" or (key == "__class__" and type(self.value) is not type)
@@ -58,13 +73,6 @@ class OfFixed(Container):
         found["__bases__"], found["__class__"] = value.__bases__, value.__class__
         return found
 
-    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
-        now = self.read(self.value)
-        for key in (*self.names, "__bases__", "__class__"):
-            was, here = self.before.get(key, MISSING), now.get(key, MISSING)
-            if was is not here and not same_scalar(was, here):
-                yield key, was, here
-
     def put(self, value: Any, key: Any, item: Any) -> None:
         if item is MISSING:
             delattr(value, key)
@@ -72,19 +80,10 @@ class OfFixed(Container):
             setattr(value, key, item)
 
 
-class OfGlobals(Container):
-    """The globals of a module that code names."""
+class OfGlobals(OfNames):
+    """The globals of a module that code names.  One that is set later may hide a builtin, or an except binds it."""
 
-    __slots__ = ("names", "unset")
-
-    def __init__(
-        self, value: dict[Any, Any], path: Path, names: frozenset[str], before: dict[Any, Any] | None = None
-    ) -> None:
-        self.names: frozenset[str] = names
-        super().__init__(value, path, before)
-        self.unset: frozenset[str] = names.difference(
-            self.before
-        )  # builtins that a global may hide, names that an except binds
+    __slots__ = ()
 
     def read(self, value: Any) -> dict[Any, Any]:
         return value
@@ -102,13 +101,6 @@ class OfGlobals(Container):
         if value.keys().isdisjoint(self.unset):
             return None
         return f"there is a global {', '.join(sorted(self.unset.intersection(value)))} now"
-
-    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
-        now = self.value
-        for key in self.names:
-            was, here = self.before.get(key, MISSING), now.get(key, MISSING)
-            if was is not here and not same_scalar(was, here):
-                yield key, was, here
 
     def put(self, value: Any, key: Any, item: Any) -> None:
         OfMapping.put(self, value, key, item)  # pyright: ignore[reportArgumentType]

@@ -35,9 +35,6 @@ class Expected:
         "aval", "bare", "by_value", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad",
         "sharding", "simple", "source",
     )  # fmt: skip
-    kind: type[Tensor]
-    aval: Any
-    sharding: Any
 
     def __init__(self, tensor: Tensor, source: tuple[Any, ...], owner: int, grad_read: bool, by_value: bool) -> None:
         array = tensor._read() if by_value else tensor._held()
@@ -46,7 +43,9 @@ class Expected:
             source  # ("found", i) by the guards, ("base", i) or ("grad", i) of tensor i, or ("held", tensor)
         )
         self.owner: int = owner  # the number of the first tensor on the same storage
-        self.kind, self.aval, self.sharding = type(tensor), array.aval, array.sharding
+        self.kind: type[Tensor] = type(tensor)
+        self.aval: Any = array.aval
+        self.sharding: Any = array.sharding
         self.chain: Any = None if by_value else _chain(tensor)
         self.requires_grad: bool = tensor._requires_grad
         self.leaf: bool = tensor._grad_fn is None

@@ -17,8 +17,7 @@ class Formula:
     """
 
     __slots__ = ("defined", "run")
-    defined: int
-    run: Callable[..., Any]
 
     def __init__(self, defined: int, run: Callable[[list[Any], list[Any], tuple[Any, ...], Any], list[Any]]) -> None:
-        self.defined, self.run = defined, run
+        self.defined: int = defined
+        self.run: Callable[..., Any] = run

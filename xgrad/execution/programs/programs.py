@@ -25,11 +25,8 @@ class Program:
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
     options: dict[str, str] | None = None  # of the compiler; see PartRead
-    run: Any
     function: Callable[..., Any]
-    avals: dict[Any, Any]
     label: str
-    role: str
     own: bool  # True if it runs code of xgrad and JAX alone
     operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
     parts: Any  # of a write through a view: the view's programs, and the kernel of the new value (None: it is given)
@@ -38,15 +35,15 @@ class Program:
 
     def __init__(self, function: Callable[..., Any], own: bool = False, **options: Any) -> None:
         self.function, self.own = function, own
-        self.run = jax.jit(function, **options)
+        self.run: Any = jax.jit(function, **options)
         # For a larger program: "read" or "write", of a part of the first operand; "adjoint", zero but in a part; "sum".
-        self.role = ""
+        self.role: str = ""
         # A write's function, or for an adjoint the function of (array, *operands) that adds it to an array; in both,
         # the first argument is applied to a part that is read before it is written.
         self.into: Callable[..., Any] | None = None
         self.label = self.operator = ""
         self.parts = self.place = self.starts = None
-        self.avals = {}  # the results' avals by the operands' avals, for a queue
+        self.avals: dict[Any, Any] = {}  # the results' avals by the operands' avals, for a queue
 
     def __call__(self, *operands: Any) -> Any:
         return self.run(*operands) if runner.plain else runner.run(self, operands)
@@ -74,14 +71,8 @@ class Program:
 class Immediate(Program):
     """A function that needs values, and so is not jitted."""
 
-    avals: Any
-    into: Any
-    label: Any
-    operator: Any
-    own: Any
     parts: Any
     place: Any
-    role: Any
     starts: Any
 
     __slots__ = ()
@@ -89,8 +80,12 @@ class Immediate(Program):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = self.run = function
-        self.own = False
-        self.avals, self.into, self.role, self.label, self.operator = {}, None, "", "", ""
+        self.own: Any = False
+        self.avals: Any = {}
+        self.into: Any = None
+        self.role: Any = ""
+        self.label: Any = ""
+        self.operator: Any = ""
         self.parts = self.place = self.starts = None
 
 

@@ -87,6 +87,9 @@ class _Layer(Module):
         )
         return dropout(out)
 
+    def _sa_block(self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False) -> Tensor:
+        return self._attend(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
+
     def _feed(self, x: Tensor, dropout: Any) -> Tensor:
         return dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
@@ -131,9 +134,6 @@ class TransformerEncoderLayer(_Layer):
         x = self._added(src, self.norm1, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self._added(x, self.norm2, self._ff_block)
 
-    def _sa_block(self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False) -> Tensor:
-        return self._attend(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
-
     def _ff_block(self, x: Tensor) -> Tensor:
         return self._feed(x, self.dropout2)
 
@@ -177,9 +177,6 @@ class TransformerDecoderLayer(_Layer):
             lambda x: self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal),
         )  # fmt: skip
         return self._added(x, self.norm3, self._ff_block)
-
-    def _sa_block(self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False) -> Tensor:
-        return self._attend(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
 
     def _mha_block(
         self, x: Tensor, mem: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False

@@ -356,13 +356,6 @@ def baddbmm(self, batch1, batch2, beta=1, alpha=1):
     return blend(self, bmm(batch1, batch2), beta, alpha, "baddbmm")
 
 
-baddbmm.derivative(
-    self=lambda grad, beta: scale(grad, beta),
-    batch1=lambda grad, batch2, alpha: scale(grad @ conj(batch2.mT), alpha),
-    batch2=lambda grad, batch1, alpha: scale(conj(batch1.mT) @ grad, alpha),
-)
-
-
 @operator(
     inplace=True,
     signature="input, batch1, batch2, *, beta=1, alpha=1",
@@ -376,8 +369,9 @@ def addbmm(self, batch1, batch2, beta=1, alpha=1):
     return blend(self, jnp.einsum("bij,bjk->ik", batch1, batch2), beta, alpha, "addbmm")
 
 
-addbmm.derivative(
-    self=lambda grad, beta: scale(grad, beta),
-    batch1=lambda grad, batch2, alpha: scale(grad @ conj(batch2.mT), alpha),
-    batch2=lambda grad, batch1, alpha: scale(conj(batch1.mT) @ grad, alpha),
-)
+for _operator in (baddbmm, addbmm):
+    _operator.derivative(
+        self=lambda grad, beta: scale(grad, beta),
+        batch1=lambda grad, batch2, alpha: scale(grad @ conj(batch2.mT), alpha),
+        batch2=lambda grad, batch1, alpha: scale(conj(batch1.mT) @ grad, alpha),
+    )

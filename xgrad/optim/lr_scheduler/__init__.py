@@ -5,23 +5,14 @@ multiply the present rate, so that several schedules work together; the arithmet
 and so are the attributes that `state_dict` has.
 """
 
-from .base import LRScheduler as LRScheduler
+from .base import LRScheduler
 from .base import _LRScheduler as _LRScheduler
-from .composed import ChainedScheduler as ChainedScheduler
-from .composed import SequentialLR as SequentialLR
-from .cosine import CosineAnnealingLR as CosineAnnealingLR
-from .cosine import CosineAnnealingWarmRestarts as CosineAnnealingWarmRestarts
-from .cycles import CyclicLR as CyclicLR
-from .cycles import OneCycleLR as OneCycleLR
-from .factors import ConstantLR as ConstantLR
-from .factors import ExponentialLR as ExponentialLR
-from .factors import LinearLR as LinearLR
-from .factors import MultiStepLR as MultiStepLR
-from .factors import PolynomialLR as PolynomialLR
-from .factors import StepLR as StepLR
-from .functions import LambdaLR as LambdaLR
-from .functions import MultiplicativeLR as MultiplicativeLR
-from .plateau import ReduceLROnPlateau as ReduceLROnPlateau
+from .composed import ChainedScheduler, SequentialLR
+from .cosine import CosineAnnealingLR, CosineAnnealingWarmRestarts
+from .cycles import CyclicLR, OneCycleLR
+from .factors import ConstantLR, ExponentialLR, LinearLR, MultiStepLR, PolynomialLR, StepLR
+from .functions import LambdaLR, MultiplicativeLR
+from .plateau import ReduceLROnPlateau
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",

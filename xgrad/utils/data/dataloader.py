@@ -13,11 +13,9 @@ from typing import Any, Generic, TypeVar
 from warnings import warn
 
 from ...random import Generator
-from ._utils.collate import default_collate as default_collate
-from ._utils.collate import default_convert as default_convert
+from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import END, Fetcher, IterableFetcher, MapFetcher
-from ._utils.worker import Worker
-from ._utils.worker import get_worker_info as get_worker_info
+from ._utils.worker import Worker, get_worker_info
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, host_random
 
