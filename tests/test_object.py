@@ -95,6 +95,20 @@ def test_deep_copies_are_independent_and_share_among_themselves():
     as_torch(program)
 
 
+def test_a_deep_copy_of_a_parameter_shares_its_storage_with_no_other_copy():
+    def program(T):
+        layer = T.nn.Linear(3, 2, bias=False)
+        layer.weight.data = T.ones(2, 3)
+        layer.part, layer.row = T.nn.Parameter(layer.weight.detach()[1:]), layer.weight.detach()[0]
+        twin = copy.deepcopy(layer)
+        with T.no_grad():
+            twin.weight.fill_(7)
+            twin.part.mul_(2)
+        return twin.weight, twin.part, twin.row, layer.weight, layer.part
+
+    as_torch(program)
+
+
 def test_a_deep_copy_has_a_copied_gradient_and_attributes_and_no_hooks():
     def program(T):
         x = leaf(T)

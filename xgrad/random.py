@@ -342,8 +342,11 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 @block
-def fork_rng(enabled: bool = True) -> Iterator[None]:
-    """Restore the default generator's state at the end of the block."""
+def fork_rng(devices: Any = None, enabled: bool = True, *, device_type: str = "cuda") -> Iterator[None]:
+    """Restore the default generator's state at the end of the block.
+
+    One generator serves all devices, so it does not matter which are named.
+    """
     if not enabled:
         yield
         return

@@ -69,6 +69,17 @@ def test_around_transforms():
         same(xgrad.compile(function)(x), function(x), rtol=1e-9)
 
 
+def test_a_view_that_a_transform_of_forward_mode_gives_leaves_a_compiled_function():
+    def diagonal(x):
+        return xgrad.func.jvp(lambda x: (x * x).diagonal(), (x,), (x,))
+
+    x = xgrad.tensor([[1.0, 2.0], [3.0, 4.0]])
+    for function in (diagonal, xgrad.compile(diagonal)):
+        output, tangent = function(x)
+        assert (output.tolist(), tangent.tolist()) == ([1, 16], [2, 32])
+        assert "tangent" not in repr(output._base)
+
+
 def test_in_jax():
     compiled = xgrad.compile(square)
 

@@ -274,9 +274,10 @@ def _dual(primal: Tensor, tangent: Tensor, level: int) -> Tensor:
 
 
 def _without(tensor: Tensor, level: int) -> Tensor:
-    """Return a result without its tangent at a level that ends."""
-    if tensor._tangents and level in tensor._tangents:
-        tensor._tangents = {k: t for k, t in tensor._tangents.items() if k != level} or None
+    """Return a result without its tangent at a level that ends; a view's base, which it keeps, loses its own too."""
+    for dual in (tensor,) if tensor._view is None else (tensor, tensor._view.base):
+        if dual._tangents and level in dual._tangents:
+            dual._tangents = {k: t for k, t in dual._tangents.items() if k != level} or None
     return tensor
 
 

@@ -1,9 +1,9 @@
 """Lets `copy`, `deepcopy` and `pickle` take tensors (PyTorch: `Tensor.__deepcopy__`, `__reduce_ex__`, torch/_utils.py).
 
 Invariants: tensors that share a storage in one call of deepcopy or pickle share one afterwards, as the same views of
-it; class, requires_grad and the user's attributes are copied, hooks and history are not.  A deep copy shares the
-immutable array until one of the two is written.  A pickle has bytes, a shape and the name of a dtype, and no JAX
-objects.
+it, but deepcopy gives each Parameter a storage of its own; class, requires_grad and the user's attributes are copied,
+hooks and history are not.  A deep copy shares the immutable array until one of the two is written.  A pickle has
+bytes, a shape and the name of a dtype, and no JAX objects.
 """
 
 import copy
@@ -60,7 +60,8 @@ def shallow_copy(self: Tensor) -> Any:
 def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
     """`copy.deepcopy`: a leaf with a storage of its own, its gradient and attributes copied; hooks are not.
 
-    A Parameter's gradient is not copied, as in PyTorch.  Raises `RuntimeError` for a non-leaf.
+    A Parameter's gradient is not copied, and its copy shares its storage with no other copy, as in PyTorch.  Raises
+    `RuntimeError` for a non-leaf.
     """
     if id(self) in memo:
         return memo[id(self)]
@@ -69,7 +70,7 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment; "
             "detach().clone() the tensor first."
         )
-    storage = self._storage
+    storage = None if self._is_param else self._storage  # PyTorch clones a Parameter
     if storage is None:
         new = object.__new__(type(self))
         new._array, new._owned = self._read(), False
