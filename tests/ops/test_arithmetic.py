@@ -221,7 +221,7 @@ def test_derivatives_beside_integers(name):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("other", [0.3, 1.1, -7, "one", "its own", "each"])
 def test_rounded_quotients_are_torchs(dtype, other):
-    """XLA would multiply by the reciprocal of one number: -153 / 0.3 would be -510.  Halves keep the number as it is."""
+    """XLA would multiply by the reciprocal: -153 / 0.3 would be -510.  Beside halves a number stays as it is."""
     numbers = np.concatenate([np.linspace(-99, 99, 500), np.arange(-200.0, 200)])
 
     def quotients(T):

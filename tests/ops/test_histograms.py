@@ -21,6 +21,13 @@ def test_histc(args):
     as_torch(lambda T: [T.histc(T.tensor(X), *args), T.tensor(X[0, 0]).histc(*args), T.histc(T.ones(0), *args)])
 
 
+def test_edges_are_torchs_last_bit():
+    """A product with the reciprocal of a width would put 35 / 5 and (7.3 - 0.1) / 9 a rounding beside."""
+    x = np.arange(500, dtype=np.float32) / 10
+    as_torch(lambda T: [T.histc(T.tensor(x), 10, 0, 50), T.bucketize(T.tensor(x), T.linspace(0, 50, 7))])
+    as_torch(lambda T: T.linspace(0.1, 7.3, 4, dtype=T.float64), rtol=0, atol=0)
+
+
 def test_histc_leaves_nan_out():
     as_torch(lambda T: T.histc(T.tensor(NAN), 4, -2, 2))
 

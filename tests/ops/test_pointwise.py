@@ -358,6 +358,14 @@ def test_round_to_decimals_gives_the_nearest_number_of_the_dtype(dtype, decimals
     np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_log2_is_exact_for_powers_of_2(dtype):
+    """log(x) / log(2) fell below 29, so that `floor(log2(x))` was one off."""
+    info = np.finfo(dtype)
+    x = np.array([*2.0 ** np.arange(info.minexp, info.maxexp), 0.0, -0.0, -1.0, INF, np.nan], dtype)
+    np.testing.assert_array_equal(*[T.log2(T.tensor(x)).numpy() for T in (xgrad, torch)])
+
+
 def test_log1p_of_doubles():
     x = np.linspace(-0.6, 0.5, 200)
 

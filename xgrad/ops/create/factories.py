@@ -27,6 +27,7 @@ from ...dispatch.samples import sample
 from ...execution.donation import sent
 from ...tensor import Tensor, from_array
 from ...views.named.arguments import int_of, sizes_of, variadic
+from ..pointwise.ends import quotient
 from .from_data import filled, finish, number_dtype, place, placement
 from .host_first import is_early
 from .scalars import fill_value
@@ -58,7 +59,7 @@ def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
     wide = jnp.float64 if dtype not in dtypes.INEXACT else _wide(dtype)
     start, end = start.astype(wide), end.astype(wide)
     i = jnp.arange(steps)
-    step = (end - start) / max(steps - 1, 1)
+    step = quotient(end - start, jnp.asarray(max(steps - 1, 1), wide))
     points = jnp.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
     return jnp.full((1,), start) if steps == 1 else points
 

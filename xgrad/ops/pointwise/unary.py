@@ -175,6 +175,16 @@ def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, 
     return operator(name, pointwise=True, samples=samples, **options)(function)
 
 
+def _log2(x: Any) -> Any:
+    """log2(x), exact for powers of 2, where log(x) / log(2) may fall below the whole number."""
+    if x.dtype not in dtypes.FLOATS:
+        return jnp.log2(x)
+    rest, power = jnp.frexp(x)
+    low = rest < math.sqrt(0.5)  # near 1 the power is 0, so that nothing cancels
+    found = jnp.where(low, power - 1, power).astype(x.dtype) + jnp.log2(jnp.where(low, 2 * rest, rest))
+    return jnp.where(jnp.abs(x) < jnp.finfo(x.dtype).tiny, -jnp.inf, found)  # XLA flushes subnormal numbers to 0
+
+
 def _floating(
     name: str, compute: Callable, doc: str, *aliases: str, samples: tuple = REAL, real: bool = False
 ) -> Declared:
@@ -215,7 +225,7 @@ _floating(
 _floating("log", jnp.log, "The natural logarithm; NaN of negative numbers, -inf of 0.", samples=POSITIVE)
 _floating("log10", jnp.log10, "The logarithm to base 10.", samples=POSITIVE)
 _floating("log1p", log1p, "log(1 + input), without cancellation near 0.", samples=UNIT)
-_floating("log2", jnp.log2, "The logarithm to base 2.", samples=POSITIVE)
+_floating("log2", with_slope(_log2, lambda x, _: 1 / (x * LN2)), "The logarithm to base 2.", samples=POSITIVE)
 _floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(self=lambda grad: grad * (180 / math.pi))
 _floating("sigmoid", sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))

@@ -27,6 +27,7 @@ from ...tensor import Tensor
 from ...views.storage import Tracer, value_needed
 from ..create.factories import spaced
 from ..index.index_checks import on_host
+from ..pointwise.ends import quotient
 
 hidden: dict[str, Any] = dict(function=False, method=False, out=False, differentiable=False)
 without_derivative: Any = hidden | {
@@ -54,7 +55,7 @@ def _histc(self, low, high, *, bins):
     one = jnp.ones((), x.dtype)
     low, high = jnp.where(low == high, low - one, low), jnp.where(low == high, high + one, high)
     inside = (x >= low) & (x <= high)
-    place = ((x - low) * bins / (high - low)).astype(jnp.int32)
+    place = quotient((x - low) * bins, high - low).astype(jnp.int32)
     return _counted(jnp.clip(place, 0, bins - 1), inside, 1, bins, self.dtype)
 
 
