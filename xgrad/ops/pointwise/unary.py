@@ -179,7 +179,7 @@ def _log2(x: Any) -> Any:
     """log2(x), exact for powers of 2, where log(x) / log(2) may fall below the whole number."""
     if x.dtype not in dtypes.FLOATS:
         return jnp.log2(x)
-    rest, power = jnp.frexp(x)
+    rest, power = bits.frexp(x)
     low = rest < math.sqrt(0.5)  # near 1 the power is 0, so that nothing cancels
     found = jnp.where(low, power - 1, power).astype(x.dtype) + jnp.log2(jnp.where(low, 2 * rest, rest))
     return jnp.where(jnp.abs(x) < jnp.finfo(x.dtype).tiny, -jnp.inf, found)  # XLA flushes subnormal numbers to 0
