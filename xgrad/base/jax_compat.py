@@ -49,6 +49,19 @@ def jaxprs() -> Any:
     return core
 
 
+def scan_counts(eqn: Any) -> tuple[int, int]:
+    """Return how many operands of a scan are constants, and how many are carried: those that have no dimension more.
+
+    From jax 0.12 on no parameter of the equation says so.
+    """
+    inner = eqn.params[INNER].jaxpr
+    whole, carried = [
+        sum(outer.aval.ndim == v.aval.ndim for outer, v in zip(*pair))
+        for pair in ((eqn.invars, inner.invars), (eqn.outvars, inner.outvars))
+    ]
+    return whole - carried, carried
+
+
 def stablehlo() -> Any:
     """Return jaxlib's module of the StableHLO dialect, which writes modules in the form that `jax.export` reads."""
     from jaxlib.mlir.dialects import stablehlo as dialect  # at first use: few need it
@@ -201,7 +214,9 @@ def _contexts_are_in_keys() -> bool:
 def _equations_have_parameters() -> bool:
     (custom,) = jax.make_jaxpr(jax.nn.relu)(0.5).jaxpr.eqns
     (call,) = custom.params[CUSTOM_INNER].jaxpr.eqns
-    return call.params[NAME] == "relu" and len(call.params[INNER].jaxpr.eqns) > 0
+    loop = jax.make_jaxpr(lambda x: jax.lax.scan(lambda carry, y: (carry + x * y, carry), 0.0, np.ones(2)))(0.5)
+    reads = call.params[NAME] == "relu" and len(call.params[INNER].jaxpr.eqns) > 0
+    return reads and scan_counts(loop.jaxpr.eqns[-1]) == (1, 1)
 
 
 def _traces_are_kept() -> bool:

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ...base.jax_compat import INNER, scan_counts
+
 # Operations that compute each element of the results from the same element of the operands.
 ELEMENTWISE = frozenset([
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -21,8 +23,8 @@ ELEMENTWISE = frozenset([
     "copy", "copy_p", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
     "floor", "ge", "gt", "igamma", "igammac", "imag", "integer_pow", "is_finite", "le", "lgamma", "log", "log1p",
     "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "optimization_barrier", "or",
-    "polygamma", "population_count", "pow", "real", "reduce_precision", "regularized_incomplete_beta", "rem",
-    "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin",
+    "polygamma", "polynomial", "population_count", "pow", "real", "reduce_precision", "regularized_incomplete_beta",
+    "rem", "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin",
     "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor", "zeta",
 ])  # fmt: skip
 # Operations that combine along `axes` or `axis`, with the value that changes nothing.
@@ -48,32 +50,34 @@ def padded_dims(exact: Any, padded: Any) -> list[int]:
     return [i for i, (n, m) in enumerate(zip(exact.shape, padded.shape, strict=True)) if n != m]
 
 
-# -- control: of (walk, parameters of the exact operation, of the padded one, operands) --------------------------------
+# -- control: of (walk, exact operation, padded one, operands) ---------------------------------------------------------
 
 
-def _branches(walk: Any, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
+def _branches(walk: Any, exact: Any, padded: Any, given: list[Any]) -> list[Any]:
     def branch(pair: tuple[Any, Any], *operands: Any) -> list[Any]:
         return walk.run(*pair, operands)
 
-    pairs = zip(exact["branches"], padded["branches"], strict=True)
+    pairs = zip(exact.params["branches"], padded.params["branches"], strict=True)
     return lax.switch(given[0], [partial(branch, pair) for pair in pairs], *given[1:])
 
 
-def _scan(walk: Any, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
-    if any(exact[name] != padded[name] for name in ("length", "reverse", "num_consts", "num_carry")):
+def _scan(walk: Any, exact: Any, padded: Any, given: list[Any]) -> list[Any]:
+    ours, theirs = exact.params, padded.params
+    consts, count = scan_counts(padded)
+    if any(ours[name] != theirs[name] for name in ("length", "reverse")) or scan_counts(exact) != (consts, count):
         raise UnpaddedError("a loop over a padded dimension")
-    consts, count = padded["num_consts"], padded["num_carry"]
 
     def step(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-        out = walk.run(exact["jaxpr"], padded["jaxpr"], [*given[:consts], *carry, *xs])
+        out = walk.run(ours[INNER], theirs[INNER], [*given[:consts], *carry, *xs])
         return out[:count], out[count:]
 
-    options = {name: padded[name] for name in ("length", "reverse", "unroll")}
+    options = {name: theirs[name] for name in ("length", "reverse", "unroll")}
     carry, ys = lax.scan(step, given[consts : consts + count], given[consts + count :], **options)
     return [*carry, *ys]
 
 
-def _while(walk: Any, exact: dict[str, Any], padded: dict[str, Any], given: list[Any]) -> list[Any]:
+def _while(walk: Any, exact: Any, padded: Any, given: list[Any]) -> list[Any]:
+    exact, padded = exact.params, padded.params
     if any(exact[name] != padded[name] for name in ("cond_nconsts", "body_nconsts")):
         raise UnpaddedError(ANOTHER)
     ours, theirs = padded["cond_nconsts"], padded["cond_nconsts"] + padded["body_nconsts"]

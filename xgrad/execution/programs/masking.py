@@ -57,14 +57,14 @@ def masked(exact: Any, padded: Any, sizes: dict[tuple[int, int], int]) -> Callab
 
 
 def key_of(value: Any) -> Any:
-    """Return a key of a closed jaxpr, equal for programs that compute the same: variables are numbered.
+    """Return a key of a jaxpr, equal for programs that compute the same: variables are numbered.
 
     Its text would not do: JAX prints neither weak types nor which function a callback calls.
     """
     core = jaxprs()
-    if isinstance(value, core.ClosedJaxpr):
-        return key_of(value.jaxpr), tuple([(np.shape(x), str(x.dtype), np.asarray(x).tobytes()) for x in value.consts])
-    if isinstance(value, core.Jaxpr):
+    if isinstance(value, (core.ClosedJaxpr, core.Jaxpr)):  # one class from jax 0.12 on, with `consts`
+        consts = [(np.shape(x), str(x.dtype), np.asarray(x).tobytes()) for x in getattr(value, "consts", ())]
+        value = getattr(value, "jaxpr", value)
         numbers: dict[Any, int] = {}
 
         def named(v: Any) -> Any:
@@ -78,7 +78,7 @@ def key_of(value: Any) -> Any:
             (eqn.primitive.name, key_of(eqn.params), *map(named, eqn.invars), None, *map(named, eqn.outvars))
             for eqn in value.eqns
         ]
-        return heads, tuple(eqns), tuple([named(v) for v in value.outvars])
+        return heads, tuple(eqns), tuple([named(v) for v in value.outvars]), tuple(consts)
     if isinstance(value, dict):
         return tuple([(name, key_of(part)) for name, part in sorted(value.items())])
     if isinstance(value, (tuple, list)):
@@ -137,7 +137,7 @@ class Walk:
         if name in CALLS:
             return self.run(_within(exact.params), _within(padded.params), given)
         if (control := CONTROL.get(name)) is not None:
-            return control(self, exact.params, padded.params, given)
+            return control(self, exact, padded, given)
         same = {key: value for key, value in exact.params.items() if key not in SIZES}
         if any(not _equal(value, padded.params[key]) for key, value in same.items()):
             raise UnpaddedError(f"'{name}' has the true size among its parameters")
