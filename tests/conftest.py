@@ -1,9 +1,12 @@
 """What all tests share: 64-bit mode, eight fake CPU devices, and the two paths of view tracking."""
 
 import gc
+import importlib.abc
+import importlib.util
 import logging
 import os
 import signal
+import sys
 import zlib
 
 from .flags import set_flags
@@ -16,6 +19,17 @@ set_flags()
 import pytest
 
 from .lanes import LAZY, QUICK, mark_exhaustive, skip_eager
+
+if importlib.util.find_spec("torch") is None:
+
+    class _Absent(importlib.abc.MetaPathFinder):
+        """Leaves out the files that compare with PyTorch, which the lane of other Pythons lacks."""
+
+        def find_spec(self, fullname, path, target=None):
+            if fullname == "torch":
+                pytest.skip("PyTorch is not installed", allow_module_level=True)
+
+    sys.meta_path.append(_Absent())
 
 LAST = pytest.StashKey()  # the file of the last test
 
