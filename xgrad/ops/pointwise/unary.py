@@ -225,7 +225,7 @@ _floating(
 _floating("log", jnp.log, "The natural logarithm; NaN of negative numbers, -inf of 0.", samples=POSITIVE)
 _floating("log10", jnp.log10, "The logarithm to base 10.", samples=POSITIVE)
 _floating("log1p", log1p, "log(1 + input), without cancellation near 0.", samples=UNIT)
-_floating("log2", with_slope(_log2, lambda x, _: 1 / (x * LN2)), "The logarithm to base 2.", samples=POSITIVE)
+_floating("log2", with_slope(_log2, lambda x, _: quotient(1 / LN2, x)), "The logarithm to base 2.", samples=POSITIVE)
 _floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(self=lambda grad: grad * (180 / math.pi))
 _floating("sigmoid", sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))
