@@ -196,7 +196,8 @@ def test_a_fast_memory_is_counted_by_what_moves():
     assert report.estimate().memory == pytest.approx(found.seconds)
     assert "moved into the fast memory" in str(report)
     large = reported(cost, lambda x: x + 1, (1024, 1024))  # does not fit
-    assert large.estimate().memory == pytest.approx(8, rel=1e-5)  # jax 0.12 has some bytes more
+    scalars = 16 if jax.__version_info__ >= (0, 12) else 0  # bytes that its program reads besides
+    assert large.estimate().memory == pytest.approx(8 + scalars / MB)
     assert large.timeline().moves["in"]["count"] == 0
 
 
