@@ -384,7 +384,7 @@ def _dtype(name: str) -> dtype:
 
 
 def _device(name: str, chosen: bool = True) -> device:
-    """Return a device; `chosen`: False for one that nobody chose, where what is made is committed to no device."""
+    """Return a device.  If it was not `chosen` by the user, an array that is made there is not committed to it."""
     found = device(name)
     return found if chosen else device._made(found.placement, False, chosen=False)
 
