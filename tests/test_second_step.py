@@ -188,6 +188,7 @@ def compiled_in_steps(tmp_path, script, *arguments, flags=""):
     return counted.read_text().split("|")[1:]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 @pytest.mark.parametrize("kind", ["average", "target", "foreign", "viewed", "mixed"])
 def test_a_shared_or_cast_array_makes_no_second_program(tmp_path, mode, kind):

@@ -170,6 +170,7 @@ def attacked(name, execution, faults, aliasing="write_through"):
     return ended
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "execution", "aliasing"),
     [(name, execution, "write_through") for name in KINDS for execution in ("eager", "lazy")]

@@ -68,6 +68,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_it_runs_with_the_cpus_values(name):
     found = []

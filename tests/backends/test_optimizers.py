@@ -45,6 +45,7 @@ def trained(name, device, statics, in_lazy_block=False):
     return [leaf.detach().cpu().numpy() for leaf in leaves]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("declared", BACKENDS.values(), ids=BACKENDS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_steps_are_those_of_the_cpu(name, declared):

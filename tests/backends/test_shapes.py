@@ -35,6 +35,7 @@ def compiled(run):
     return report.as_dict()["programs"], report
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.bfloat16, xgrad.float16], ids=str)
 def test_training_at_other_sizes_has_the_same_values_and_compiles_nothing(dtype):
     trained(17, chip, dtype)
@@ -124,6 +125,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_have_the_cpus_values(name):
     found = []

@@ -49,6 +49,7 @@ def trained(net, optimizer, place, epochs=2):
     return [loss.item() for loss in losses]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "rule"),
     [

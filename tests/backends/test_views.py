@@ -60,6 +60,7 @@ def leaf(device, n=4):
     return xgrad.tensor(values, device=device, requires_grad=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("execution", ["eager", "lazy"])
 @pytest.mark.parametrize("rules", [*RULES])
 def test_values_and_derivatives_are_those_of_the_cpu(rules, execution):

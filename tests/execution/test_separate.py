@@ -74,6 +74,7 @@ def separately(i):
     return xgrad.lazy(fuse=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_values_are_eager_modes_to_the_last_bit(dtype):
     eager, _ = trained(dtype, lambda i: xgrad.enable_grad())

@@ -103,6 +103,7 @@ def agree(how, steps=50, factors=None, **options):
     return ours, theirs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     "options", [{}, {"zero": "after"}, {"maximize": True, "lr": 0.01}, {"tensor": True}, {"backwards": 2}], ids=str
