@@ -96,6 +96,15 @@ def test_a_write_is_seen_by_the_next_where_tensors_share_a_storage(recording):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("dtype", [xgrad.float32, xgrad.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["log2", "log10", "cosh", "sinh", "div"])
+def test_one_program_has_the_values_of_the_operator(name, dtype):
+    x = xgrad.linspace(0.1, 80, 500).to(dtype)
+    others = [3.0] if name == "div" else []
+    (found,) = FOREACH[f"_foreach_{name}"]([x], *others)
+    np.testing.assert_array_equal(found.float().numpy(), getattr(xgrad, name)(x, *others).float().numpy())
+
+
 def test_a_copy_of_a_scalar_fills_the_tensor():
     found = []
     for lib in (xgrad, torch):

@@ -19,23 +19,31 @@ from jax import lax
 
 from ..config import state
 from ..dispatch.multi_write import MultiWrite, holders_of
+from ..dispatch.promotion import widen
 from ..dispatch.tables import FUNCTIONS, METHODS
 from ..execution.programs.programs import Program, jit_checked
 from ..execution.runner import runner
 from ..tensor import Tensor, from_array
-from .pointwise.ends import log1p
+from .pointwise import exponents
+from .pointwise.ends import log1p, quotient
+
+
+def _of_singles(compute: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a: compute(widen(a))
+
 
 # The formulas over arrays of one floating-point dtype, and numbers.
 UNARY: dict[str, Callable[..., Any]] = {
+    **{n: _of_singles(getattr(exponents, n)) for n in ("cosh", "log10", "log2", "sinh")},
     "abs": jnp.abs, "acos": jnp.arccos, "asin": jnp.arcsin, "atan": jnp.arctan, "ceil": jnp.ceil, "cos": jnp.cos,
-    "cosh": jnp.cosh, "erf": lax.erf, "exp": jnp.exp, "expm1": jnp.expm1, "floor": jnp.floor, "log": jnp.log,
-    "log10": jnp.log10, "log1p": log1p, "log2": jnp.log2, "neg": jnp.negative, "reciprocal": lambda a: 1 / a,
+    "erf": lax.erf, "exp": jnp.exp, "expm1": jnp.expm1, "floor": jnp.floor, "log": jnp.log,
+    "log1p": log1p, "neg": jnp.negative, "reciprocal": lambda a: 1 / a,
     "round": jnp.round, "rsqrt": lax.rsqrt, "sigmoid": lambda a: lax.logistic(a), "sign": jnp.sign, "sin": jnp.sin,
-    "sinh": jnp.sinh, "sqrt": jnp.sqrt, "tan": jnp.tan, "tanh": jnp.tanh, "trunc": jnp.trunc, "zero": jnp.zeros_like,
+    "sqrt": jnp.sqrt, "tan": jnp.tan, "tanh": jnp.tanh, "trunc": jnp.trunc, "zero": jnp.zeros_like,
 }  # fmt: skip
 BINARY: dict[str, Callable[..., Any]] = {
     "add": lambda a, b, alpha: a + alpha * b, "sub": lambda a, b, alpha: a - alpha * b, "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b, "maximum": jnp.maximum, "minimum": jnp.minimum, "clamp_min": jnp.maximum,
+    "div": quotient, "maximum": jnp.maximum, "minimum": jnp.minimum, "clamp_min": jnp.maximum,
     "clamp_max": jnp.minimum, "pow": lambda a, b: jnp.power(a, b), "copy": lambda a, b: jnp.broadcast_to(b, a.shape),
 }  # fmt: skip
 TERNARY: dict[str, Callable[..., Any]] = {

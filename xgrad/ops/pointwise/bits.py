@@ -1,4 +1,6 @@
-"""signbit, copysign, frexp, ldexp: JAX's functions, except for float64 on a TPU, where they compute from the bits.
+"""signbit, copysign, frexp, ldexp, power_of_2.
+
+The first four are JAX's functions, except for float64 on a TPU, where they compute from the bits.
 
 JAX takes the bits of float64 as int64, whose shifts and masks a TPU's compiler refuses ("Binary op
 shift-right-arithmetic with different element types"); there they are uint64.
@@ -50,4 +52,10 @@ def ldexp(x: Any, exponent: Any) -> Any:
     """x * 2**exponent, of integers for which that power is a normal number."""
     if not _unsigned(x.dtype):
         return jnp.ldexp(x, exponent)
-    return x * bitcast_convert_type((exponent + _BIAS + 1).astype(jnp.uint64) << _MANTISSA, jnp.float64)
+    return x * power_of_2(exponent, x.dtype)
+
+
+def power_of_2(exponent: Any, dtype: Any) -> Any:
+    """2**exponent in float32 or float64, of whole numbers for which that is a normal number."""
+    info, unsigned = jnp.finfo(dtype), jnp.uint64 if dtype == np.float64 else jnp.uint32
+    return bitcast_convert_type((exponent + (info.maxexp - 1)).astype(unsigned) << info.nmant, dtype)

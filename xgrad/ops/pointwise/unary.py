@@ -26,11 +26,11 @@ from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...return_types import frexp as frexp_result
 from ...tensor import Tensor
-from . import bits
+from . import bits, exponents
 from .arithmetic import zero
 from .ends import COMPLEX_TOO, arctan2, log1p, quotient, sigmoid, unit, with_slope
 
-LN2 = math.log(2)
+LN2, LN10 = math.log(2), math.log(10)
 FROM_ONE = unary_samples(1.2, 3)
 
 
@@ -175,14 +175,17 @@ def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, 
     return operator(name, pointwise=True, samples=samples, **options)(function)
 
 
-def _log2(x: Any) -> Any:
-    """log2(x), exact for powers of 2, where log(x) / log(2) may fall below the whole number."""
-    if x.dtype not in dtypes.FLOATS:
-        return jnp.log2(x)
-    rest, power = bits.frexp(x)
-    low = rest < math.sqrt(0.5)  # near 1 the power is 0, so that nothing cancels
-    found = jnp.where(low, power - 1, power).astype(x.dtype) + jnp.log2(jnp.where(low, 2 * rest, rest))
-    return jnp.where(jnp.abs(x) < jnp.finfo(x.dtype).tiny, -jnp.inf, found)  # XLA flushes subnormal numbers to 0
+def _erfinv_slope(out: Any) -> Any:
+    return (math.sqrt(math.pi) / 2) * jnp.exp(out * out)
+
+
+def _erfinv(x: Any) -> Any:
+    """XLA's, which is off by up to 65 roundings in float32, and a step of Newton's method."""
+    found, size = js.erfinv(x), jnp.abs(x)
+    there = jnp.abs(found)
+    missing = jnp.where(size > 0.5, js.erfc(there) - (1 - size), size - js.erf(there))
+    step = missing * _erfinv_slope(found)
+    return jnp.where(jnp.isfinite(found) & (x != 0), found + jnp.where(x < 0, -step, step), found)
 
 
 def _floating(
@@ -205,7 +208,7 @@ _floating("digamma", digamma, "The logarithmic derivative of the gamma function.
 _floating("erf", js.erf, "The error function.", real=True)
 _floating("erfc", js.erfc, "1 - erf(input), without cancellation.", real=True)
 _floating(
-    "erfinv", with_slope(js.erfinv, lambda _, out: (math.sqrt(math.pi) / 2) * jnp.exp(out * out)),
+    "erfinv", with_slope(_erfinv, lambda _, out: _erfinv_slope(out)),
     "The inverse of the error function.", samples=UNIT, real=True,
 )  # fmt: skip
 _floating("exp", COMPLEX_TOO["exp"], "e to the power of the elements.").derivative(
@@ -223,9 +226,15 @@ _floating(
     samples=POSITIVE, real=True,
 )  # fmt: skip
 _floating("log", jnp.log, "The natural logarithm; NaN of negative numbers, -inf of 0.", samples=POSITIVE)
-_floating("log10", jnp.log10, "The logarithm to base 10.", samples=POSITIVE)
+_floating(
+    "log10", with_slope(exponents.log10, lambda x, _: quotient(1 / LN10, x)), "The logarithm to base 10.",
+    samples=POSITIVE,
+)  # fmt: skip
 _floating("log1p", log1p, "log(1 + input), without cancellation near 0.", samples=UNIT)
-_floating("log2", with_slope(_log2, lambda x, _: quotient(1 / LN2, x)), "The logarithm to base 2.", samples=POSITIVE)
+_floating(
+    "log2", with_slope(exponents.log2, lambda x, _: quotient(1 / LN2, x)), "The logarithm to base 2.",
+    samples=POSITIVE,
+)  # fmt: skip
 _floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(self=lambda grad: grad * (180 / math.pi))
 _floating("sigmoid", sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))
