@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..pointwise import bits
 from ..pointwise.ends import quotient, unit
 
 
@@ -51,13 +52,15 @@ def _scaled(A: Any, found: Any) -> Any:
 def _exponents(A: Any) -> Any:
     """The exponents of the powers of 2 by which rows are divided so that they are near 1, in the shape (..., n, 1)."""
     largest = jnp.max(jnp.abs(jax.lax.stop_gradient(A)), axis=-1, keepdims=True)
-    return jnp.where(jnp.isfinite(largest), jnp.frexp(largest)[1], 1) - 1
+    return jnp.where(jnp.isfinite(largest), bits.frexp(largest)[1], 1) - 1
 
 
 def _times_power(x: Any, exponents: Any) -> Any:
     """x times a power of 2, in two steps: the power itself may be out of range."""
-    half, one = exponents // 2, jnp.ones((), jnp.finfo(x.dtype).dtype)
-    return x * jnp.ldexp(one, half) * jnp.ldexp(one, exponents - half)
+    info = jnp.finfo(x.dtype)
+    half = jnp.clip(exponents // 2, info.minexp, info.maxexp - 1)
+    rest = jnp.clip(exponents - half, info.minexp, info.maxexp - 1)
+    return x * bits.power_of_2(half, info.dtype) * bits.power_of_2(rest, info.dtype)
 
 
 def log_determinant(A: Any) -> tuple[Any, Any]:
