@@ -43,8 +43,8 @@ def _scaled(A: Any, found: Any) -> Any:
     What those rows leave is 0 if it may be rounding alone: a fused product and sum leaves some of equal rows.
     """
     exponents = _exponents(A)
-    small = jnp.linalg.det(_times_power(A, -exponents))
-    large = _times_power(small, exponents.sum((-2, -1)))
+    small = jnp.linalg.det(bits.scaled_by_power_of_2(A, -exponents))
+    large = bits.scaled_by_power_of_2(small, exponents.sum((-2, -1)))
     rounding = jnp.abs(small) <= 8 * jnp.finfo(small.dtype).eps
     return jnp.where(jnp.isfinite(found), found, jnp.where(rounding, 0, large))
 
@@ -53,14 +53,6 @@ def _exponents(A: Any) -> Any:
     """The exponents of the powers of 2 by which rows are divided so that they are near 1, in the shape (..., n, 1)."""
     largest = jnp.max(jnp.abs(jax.lax.stop_gradient(A)), axis=-1, keepdims=True)
     return jnp.where(jnp.isfinite(largest), bits.frexp(largest)[1], 1) - 1
-
-
-def _times_power(x: Any, exponents: Any) -> Any:
-    """x times a power of 2, in two steps: the power itself may be out of range."""
-    info = jnp.finfo(x.dtype)
-    half = jnp.clip(exponents // 2, info.minexp, info.maxexp - 1)
-    rest = jnp.clip(exponents - half, info.minexp, info.maxexp - 1)
-    return x * bits.power_of_2(half, info.dtype) * bits.power_of_2(rest, info.dtype)
 
 
 def log_determinant(A: Any) -> tuple[Any, Any]:
@@ -80,7 +72,7 @@ def _tangent(primals: Any, tangents: Any) -> Any:
     usual = jnp.isfinite(found) & (jnp.abs(found) > jnp.finfo(A.dtype).tiny)
     exponents = jnp.where(usual[..., None, None], 0, _exponents(A))  # rows near 1 keep cofactors in range
     others = exponents.sum((-2, -1), keepdims=True) - exponents
-    A, dA = _times_power(A, -exponents), _times_power(dA, others)
+    A, dA = bits.scaled_by_power_of_2(A, -exponents), bits.scaled_by_power_of_2(dA, others)
     pivots = jnp.diagonal(jax.lax.linalg.lu(jax.lax.stop_gradient(A))[0], axis1=-2, axis2=-1)
     singular = jnp.any(pivots == 0, axis=-1)
 

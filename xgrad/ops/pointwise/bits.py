@@ -1,4 +1,4 @@
-"""signbit, copysign, frexp, ldexp, power_of_2.
+"""signbit, copysign, frexp, ldexp, power_of_2, scaled_by_power_of_2.
 
 The first four are JAX's functions, except for float64 on a TPU, where they compute from the bits.
 
@@ -59,3 +59,11 @@ def power_of_2(exponent: Any, dtype: Any) -> Any:
     """2**exponent in float32 or float64, of whole numbers for which that is a normal number."""
     info, unsigned = jnp.finfo(dtype), jnp.uint64 if dtype == np.float64 else jnp.uint32
     return bitcast_convert_type((exponent + (info.maxexp - 1)).astype(unsigned) << info.nmant, dtype)
+
+
+def scaled_by_power_of_2(x: Any, exponent: Any) -> Any:
+    """x * 2**exponent, of float32, float64 and complex numbers, in two steps: the power itself may be out of range."""
+    info = jnp.finfo(x.dtype)
+    half = jnp.clip(exponent // 2, info.minexp, info.maxexp - 1)
+    rest = jnp.clip(exponent - half, info.minexp, info.maxexp - 1)
+    return x * power_of_2(half, info.dtype) * power_of_2(rest, info.dtype)

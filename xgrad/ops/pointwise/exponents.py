@@ -1,8 +1,8 @@
 """exp2, log2, log10, sinh and cosh: within a few roundings of PyTorch's, where XLA's are not.
 
 XLA has exp2(x) = exp(x * log(2)), log10(x) = log(x) / log(10) and cosh(x) = exp(x - log(2)) + ..., and a rounding of
-what goes into an exponential, or comes out of a logarithm, is many of the result: exp2(26.0) was 8 off, log10(1e15)
-fell below 15.  Here exponents of 2 are whole numbers, which are exact, and what is left of them is small.
+what goes into an exponential, or comes out of a logarithm, is many of the result: exp2(26.0) was 8 roundings off,
+log10(1e15) fell below 15.  Here exponents of 2 are whole numbers, which are exact, and what is left of them is small.
 Of complex numbers exp2 and the logarithms are JAX's.  Derivatives are declared where these are used.
 """
 
@@ -25,9 +25,7 @@ def exp2(x: Any) -> Any:
     info = jnp.finfo(x.dtype)
     low, high = 2 * info.minexp, 2 * info.maxexp - 2  # of two factors that are normal numbers
     whole = jnp.round(jnp.where(x > low, jnp.minimum(x, high), low))
-    half = jnp.floor(whole / 2)
-    found = jnp.exp((x - whole) * math.log(2))
-    return found * bits.power_of_2(half, x.dtype) * bits.power_of_2(whole - half, x.dtype)
+    return bits.scaled_by_power_of_2(jnp.exp((x - whole) * math.log(2)), whole)
 
 
 def log2(x: Any) -> Any:
@@ -43,7 +41,7 @@ def log10(x: Any) -> Any:
     if x.dtype not in FLOATS:
         return jnp.log10(x)
     mantissa, power = _parts(x)
-    unit = 2 ** (25 - 8 if x.dtype == jnp.float32 else 54 - 11)  # the mantissa's bits, less those of a power
+    unit = 2 ** (25 - 8 if x.dtype == jnp.float32 else 54 - 11)  # the mantissa's bits, less the bits of a power
     exact = Fraction(round(_LOG10_2 * unit), unit)
     return _normal(x, power * float(exact) + (power * float(_LOG10_2 - exact) + jnp.log10(mantissa)))
 
